@@ -1,0 +1,92 @@
+//! Settings as they were asked for, and every start that happened, to be counted again.
+
+use super::super::answer::Answer;
+use super::super::op::Op;
+use super::Step;
+use std::collections::BTreeMap;
+use windlass_core::name::{GroupName, QueueName};
+use windlass_core::rate::{LOG_LIMIT_MAX, Rate};
+use windlass_core::store::{FeedEvent, GroupSettings, QueueSettings, Setting};
+use windlass_core::time::Timestamp;
+
+/// The settings of a queue and of its groups.
+pub(super) type Settings = BTreeMap<QueueName, (QueueSettings, BTreeMap<GroupName, GroupSettings>)>;
+
+#[derive(Debug)]
+struct Start {
+    queue: QueueName,
+    group: Option<GroupName>,
+    at: Timestamp,
+}
+
+/// Settings and starts.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    settings: Settings,
+    starts: Vec<Start>,
+    /// Starts before this one may be forgotten, because the queue's settings changed after them.
+    floors: BTreeMap<QueueName, usize>,
+}
+
+/// How many more may start: at least, at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+impl Limits {
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn note_settings(&mut self, step: &Step<'_>) {
+        for (_, event) in step.events {
+            if let FeedEvent::QueueRemoved { queue } = event {
+                self.settings.remove(queue);
+                self.starts.retain(|start| start.queue != *queue);
+                self.floors.clear();
+            }
+        }
+        let (Op::Configure(setting), Answer::Nothing) = (step.op, step.answer) else { return };
+        self.floors.insert(setting.queue().clone(), self.starts.len());
+        let (queue, groups) = self.settings.entry(setting.queue().clone()).or_default();
+        match setting {
+            Setting::Queue { settings, .. } => *queue = settings.clone(),
+            Setting::Paused { paused, .. } => queue.paused = *paused,
+            Setting::KindPaused { kind, paused: true, .. } => drop(queue.paused_kinds.insert(kind.clone())),
+            Setting::KindPaused { kind, paused: false, .. } => drop(queue.paused_kinds.remove(kind)),
+            Setting::Group { group, settings, .. } if settings.is_default() => drop(groups.remove(group)),
+            Setting::Group { group, settings, .. } => drop(groups.insert(group.clone(), *settings)),
+        }
+    }
+
+    pub(super) fn queue(&self, queue: &QueueName) -> QueueSettings {
+        self.settings.get(queue).map(|(settings, _)| settings.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn group(&self, queue: &QueueName, group: Option<&GroupName>) -> GroupSettings {
+        let Some(group) = group else { return GroupSettings::default() };
+        let Some((settings, groups)) = self.settings.get(queue) else { return GroupSettings::default() };
+        groups.get(group).copied().unwrap_or_default().or(settings.groups)
+    }
+
+    /// What a cap and a rate leave, before the starts of this step. `of` tells whose starts count.
+    pub(super) fn room(&self, queue: &QueueName, of: Option<&GroupName>, limits: (Option<u32>, Option<Rate>), active: u64, now: Timestamp) -> Room {
+        let by_cap = limits.0.map_or(u64::MAX, |cap| u64::from(cap).saturating_sub(active));
+        let Some(rate) = limits.1 else { return Room { least: by_cap, most: by_cap } };
+        let floor = self.floors.get(queue).copied().unwrap_or(0);
+        let mine = |start: &&Start| start.queue == *queue && (of.is_none() || start.group.as_ref() == of);
+        // Above this limit the oldest of sixteen buckets counts whole, so a start may be held a little longer.
+        let slack = if rate.limit > LOG_LIMIT_MAX { rate.per_ms / 16 + 1 } else { 0 };
+        let since = |ms: u64| now.minus_ms(ms);
+        let surely = self.starts.iter().skip(floor).filter(mine).filter(|start| start.at > since(rate.per_ms)).count();
+        let perhaps = self.starts.iter().filter(mine).filter(|start| start.at > since(rate.per_ms + slack)).count();
+        let left = |used: usize| u64::from(rate.limit).saturating_sub(used as u64).min(by_cap);
+        Room { least: left(perhaps), most: left(surely) }
+    }
+
+    pub(super) fn note_start(&mut self, queue: QueueName, group: Option<GroupName>, at: Timestamp) {
+        self.starts.push(Start { queue, group, at });
+    }
+}

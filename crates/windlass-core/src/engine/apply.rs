@@ -1,0 +1,251 @@
+//! The one way in which a job changes: its record, and everything that is a function of the records.
+
+use super::Step;
+use super::rows::{Extra, Fresh, GroupId, Lane, LaneId, Ord64, QueueId, Record, Row};
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::job::{Event, Failure, FailureClass, Next, Order, State, Verb, next};
+use crate::store::{FeedEvent, MinuteMetrics, Transition};
+use crate::time::Timestamp;
+
+/// Failures that are kept of a job.
+const FAILURES_MAX: usize = 10;
+/// The longest failure message, in bytes.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+
+impl<T: Tables> Step<'_, T> {
+    /// Asks the machine, and applies what it says. Answers the new record, or `None` when the job is gone.
+    pub(super) fn transition(&mut self, before: &Record, event: &Event) -> Result<Option<Record>> {
+        let verb = event.verb();
+        match next(&before.life, event, self.now)? {
+            Next::Gone => {
+                self.remove(before, verb)?;
+                Ok(None)
+            }
+            Next::Becomes(life, order) => {
+                let mut after = Record { life, ..before.clone() };
+                if after.state() == State::Ready && order == Order::Fresh {
+                    after.ord = self.fresh_ord(&after)?;
+                }
+                self.apply(before, &mut after, verb)?;
+                Ok(Some(after))
+            }
+        }
+    }
+
+    /// A new place at the end of the job's priority, or at its head.
+    pub(super) fn fresh_ord(&mut self, record: &Record) -> Result<Ord64> {
+        Ok(Ord64::new(record.priority, self.tables.next_seq()?, record.lifo))
+    }
+
+    /// Adds a job.
+    pub(super) fn insert(&mut self, mut fresh: Fresh) -> Result<()> {
+        let record = &mut fresh.record;
+        if record.state() == State::Ready {
+            record.group = Some(self.group_for(record.queue, fresh.spec.group.as_ref())?);
+        }
+        self.enter_state(record)?;
+        self.tables.lane_mut(record.lane)?.jobs += 1;
+        self.minute(record.queue)?.enqueued += 1;
+        self.note(record, Verb::Enqueue, None, Some(record.life.state))?;
+        self.tables.insert_job(fresh)
+    }
+
+    /// Replaces a record, and lets everything follow that depends on it.
+    pub(super) fn apply(&mut self, before: &Record, after: &mut Record, verb: Verb) -> Result<()> {
+        let (from, to) = (before.state(), after.state());
+        if from == to {
+            if verb != Verb::Renew {
+                self.note(after, verb, Some(from), Some(to))?;
+            }
+            return self.tables.update_job(before, after);
+        }
+        // Whatever may turn out to be unreadable is read before the first write.
+        after.group = match to {
+            State::Active => before.group,
+            State::Ready => Some(self.group_of(before)?),
+            State::Scheduled | State::Succeeded | State::Failed | State::Cancelled => None,
+        };
+        after.remove_at = self.removal_time(after)?;
+        if to == State::Ready {
+            after.ready_at = self.now;
+        }
+        self.measure(before, after, verb)?;
+        self.leave_state(before, Some(to))?;
+        self.enter_state(after)?;
+        self.note(after, verb, Some(from), Some(to))?;
+        self.tables.update_job(before, after)?;
+        if to.is_terminal() {
+            self.effects.ended.push(after.id);
+            self.free_dedup(after)?;
+            if after.remove_at.is_some_and(|at| at <= self.now) {
+                self.remove(after, Verb::Remove)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a job and all that hangs on it.
+    pub(super) fn remove(&mut self, record: &Record, verb: Verb) -> Result<()> {
+        self.leave_state(record, None)?;
+        self.tables.lane_mut(record.lane)?.jobs -= 1;
+        self.note(record, verb, Some(record.state()), None)?;
+        self.tables.remove_job(record)?;
+        self.effects.ended.push(record.id);
+        if record.state().is_terminal() { Ok(()) } else { self.free_dedup(record) }
+    }
+
+    fn enter_state(&mut self, record: &Record) -> Result<()> {
+        self.tables.queue_mut(record.queue)?.counts[record.state().index()] += 1;
+        self.enter_group(record)
+    }
+
+    /// `to` is the state that it goes to, or `None` when it goes for good.
+    fn leave_state(&mut self, record: &Record, to: Option<State>) -> Result<()> {
+        self.tables.queue_mut(record.queue)?.counts[record.state().index()] -= 1;
+        self.leave_group(record, to)
+    }
+
+    /// The group of a job that becomes ready.
+    fn group_of(&mut self, record: &Record) -> Result<GroupId> {
+        match record.group {
+            Some(group) => Ok(group),
+            None if record.grouped => {
+                let spec = self.tables.spec(record.row)?;
+                self.group_for(record.queue, spec.group.as_ref())
+            }
+            None => self.group_for(record.queue, None),
+        }
+    }
+
+    /// When a job goes that says so itself.
+    fn removal_time(&mut self, record: &Record) -> Result<Option<Timestamp>> {
+        if !record.keeps_itself || !record.state().is_terminal() {
+            return Ok(None);
+        }
+        let keep = match self.tables.spec(record.row) {
+            Ok(spec) => spec.keep_for,
+            Err(Error::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let ms = if record.state() == State::Failed { keep.failed_ms } else { keep.succeeded_ms };
+        Ok(ms.map(|ms| self.now.plus_ms(ms)))
+    }
+
+    fn note(&mut self, record: &Record, verb: Verb, from: Option<State>, to: Option<State>) -> Result<()> {
+        let queue = self.tables.queue(record.queue)?.name.clone();
+        if to == Some(State::Ready) {
+            self.ring(&queue);
+        }
+        let attempt = record.life.attempt;
+        self.events.push(FeedEvent::Job(Transition { job: record.id, queue, verb, from, to, attempt }));
+        Ok(())
+    }
+
+    pub(super) fn minute(&mut self, queue: QueueId) -> Result<&mut MinuteMetrics> {
+        self.tables.minute_mut(queue, self.now.minute())
+    }
+
+    fn measure(&mut self, before: &Record, after: &Record, verb: Verb) -> Result<()> {
+        let now = self.now;
+        let waited_ms = now.ms_since(before.ready_at);
+        let ran_ms = before.life.claimed_at.map_or(0, |at| now.ms_since(at));
+        let minute = self.minute(after.queue)?;
+        match (verb, after.state()) {
+            (Verb::Claim, _) => {
+                minute.claimed += 1;
+                minute.waited_ms += waited_ms;
+            }
+            (Verb::Fail, State::Ready | State::Scheduled) => minute.retried += 1,
+            (_, State::Succeeded) => minute.succeeded += 1,
+            (_, State::Failed) => minute.failed += 1,
+            (_, State::Cancelled) => minute.cancelled += 1,
+            _ => {}
+        }
+        if verb == Verb::Reap {
+            minute.stalled += 1;
+        }
+        if before.state() == State::Active {
+            minute.ran_ms += ran_ms;
+        }
+        Ok(())
+    }
+
+    /// Keeps a failure with its job; the oldest go.
+    pub(super) fn push_failure(&mut self, row: Row, mut failure: Failure) -> Result<()> {
+        cut(&mut failure.message, MESSAGE_BYTES_MAX);
+        let mut extra = self.readable(row)?;
+        if extra.failures.len() >= FAILURES_MAX {
+            extra.failures.remove(0);
+        }
+        extra.failures.push(failure);
+        self.tables.put_extra(row, extra)
+    }
+
+    /// Takes a job whose stored form cannot be read out of everybody's way.
+    fn quarantine(&mut self, record: &Record, why: &str) -> Result<()> {
+        let mut after = record.clone();
+        after.quarantined = true;
+        after.life.state = State::Failed;
+        after.life.held = None;
+        after.life.due_at = None;
+        after.life.finished_at = Some(self.now);
+        after.keeps_itself = false;
+        self.apply(record, &mut after, Verb::Fail)?;
+        let attempt = record.life.attempt;
+        let failure = Failure { class: FailureClass::Quarantined, message: why.to_owned(), attempt, at: self.now };
+        let extra = Extra { failures: vec![failure], ..Default::default() };
+        self.tables.put_extra(record.row, extra)
+    }
+
+    /// The record at `row`; one that cannot be read is set aside, so that it stands in nobody's way.
+    pub(super) fn readable_record(&mut self, row: Row) -> Result<Option<Record>> {
+        match self.tables.record(row) {
+            Err(Error::Corrupt { what }) => self.set_aside(row, &what).map(|()| None),
+            other => other,
+        }
+    }
+
+    /// `outcome`, or `None` when the job turned out to be unreadable and was set aside.
+    pub(super) fn or_set_aside<R>(&mut self, row: Row, outcome: Result<R>) -> Result<Option<R>> {
+        match outcome {
+            Err(Error::Corrupt { what }) => self.set_aside(row, &what).map(|()| None),
+            other => other.map(Some),
+        }
+    }
+
+    fn set_aside(&mut self, row: Row, why: &str) -> Result<()> {
+        match self.tables.salvage(row)? {
+            Some(record) => self.quarantine(&record, why),
+            None => Ok(()),
+        }
+    }
+
+    /// The record at `row`, which some index named.
+    pub(super) fn indexed(&mut self, row: Row) -> Result<Record> {
+        match self.tables.record(row)? {
+            Some(record) => Ok(record),
+            None => Err(Error::corrupt(format!("an index names job row {}, which is not there", row.0))),
+        }
+    }
+
+    /// The lanes of a queue that pass a test.
+    pub(super) fn lanes_where(&mut self, queue: QueueId, mut test: impl FnMut(&Lane) -> bool) -> Result<Vec<LaneId>> {
+        let mut found = Vec::new();
+        for id in self.tables.lanes(queue)? {
+            if test(self.tables.lane(id)?) {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Cuts a text at a character boundary.
+pub(super) fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}

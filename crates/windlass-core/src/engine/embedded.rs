@@ -1,0 +1,240 @@
+//! Every host is a whole store: the contract, one method after the other, handed to the engine.
+
+#![allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method itself is not general enough over the step's lifetime"
+)]
+
+use super::{Signals, Step, Tables};
+use crate::error::Result;
+use crate::id::JobId;
+use crate::job::Job;
+use crate::name::{ScheduleName, WorkerId};
+use crate::schedule::Schedule;
+use crate::store::{
+    Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
+    Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
+    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
+    WaitFor, WorkerRegistry, WorkerStatus,
+};
+use crate::time::Timestamp;
+use async_trait::async_trait;
+
+/// What runs steps: makes each of them atomic and, once it has answered, as durable as the store promises.
+pub trait Host: Send + Sync + 'static {
+    /// Its tables.
+    type Tables: Tables;
+
+    /// Runs a step that may change something, and announces its effects when they are durable.
+    fn write<R, F>(&self, work: F) -> impl Future<Output = Result<R>> + Send
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Step<'_, Self::Tables>) -> Result<R> + Send + 'static;
+
+    /// Runs a step that changes nothing, over one consistent state.
+    fn read<R, F>(&self, work: F) -> impl Future<Output = Result<R>> + Send
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Step<'_, Self::Tables>) -> Result<R> + Send + 'static;
+
+    /// What it is and what it promises.
+    fn describe(&self) -> impl Future<Output = Result<StoreInfo>> + Send;
+
+    /// Its clock.
+    fn time(&self) -> Timestamp;
+
+    /// Held while somebody waits for a wake-up.
+    type Watch<'a>: Send
+    where
+        Self: 'a;
+
+    /// Somebody waits: a host whose data others may change looks out for that until the answer is dropped.
+    fn watch(&self) -> Self::Watch<'_>;
+
+    /// Its wake-ups.
+    fn signals(&self) -> &Signals;
+
+    /// Lets go of everything; safe to call twice.
+    fn shut_down(&self) -> impl Future<Output = Result<()>> + Send;
+}
+
+#[async_trait]
+impl<H: Host> JobQueue for H {
+    async fn enqueue(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        self.write(move |step| step.enqueue(request)).await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
+        // Taken before the claim looks, so that the next wait notices whatever the claim could not see.
+        let mark = self.signals().mark();
+        let claimed = self.write(move |step| step.claim(&request)).await?;
+        Ok(Claimed { mark, ..claimed })
+    }
+
+    async fn renew(&self, request: RenewRequest) -> Result<Vec<Result<Renewed>>> {
+        self.write(move |step| step.renew(request)).await
+    }
+
+    async fn report(&self, request: ReportRequest) -> Result<Vec<Result<Reported>>> {
+        self.write(move |step| step.report(request)).await
+    }
+
+    async fn report_and_claim(&self, report: ReportRequest, claim: ClaimRequest) -> Result<ReportedAndClaimed> {
+        let mark = self.signals().mark();
+        let mut both = self.write(move |step| step.report_and_claim(report, &claim)).await?;
+        both.claimed.mark = mark;
+        Ok(both)
+    }
+
+    async fn change(&self, changes: Vec<Change>) -> Result<Vec<Result<Changed>>> {
+        self.write(move |step| step.change(changes)).await
+    }
+
+    async fn change_many(&self, request: ChangeMany) -> Result<ChangedMany> {
+        self.write(move |step| step.change_many(&request)).await
+    }
+
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
+        self.read(move |step| step.get(&ids)).await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<JobPage> {
+        self.read(move |step| step.list(&request)).await
+    }
+
+    async fn configure(&self, setting: Setting) -> Result<()> {
+        self.write(move |step| step.configure(setting)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueStatus>> {
+        self.read(|step| step.queue_statuses()).await
+    }
+
+    async fn groups(&self, request: GroupsRequest) -> Result<GroupPage> {
+        self.read(move |step| step.groups(&request)).await
+    }
+
+    async fn metrics(&self, request: MetricsRequest) -> Result<Vec<MinuteMetrics>> {
+        self.read(move |step| step.metrics(&request)).await
+    }
+
+    async fn explain(&self, id: JobId) -> Result<Explanation> {
+        self.read(move |step| step.explain(id)).await
+    }
+
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        self.write(move |step| step.sweep(sweep)).await
+    }
+}
+
+#[async_trait]
+impl<H: Host> LogSink for H {
+    async fn append_logs(&self, appends: Vec<LogAppend>) -> Result<Vec<Result<u64>>> {
+        self.write(move |step| step.append_logs(appends)).await
+    }
+
+    async fn read_logs(&self, request: LogRequest) -> Result<LogPage> {
+        self.read(move |step| step.read_logs(request)).await
+    }
+}
+
+#[async_trait]
+impl<H: Host> WorkerRegistry for H {
+    async fn heartbeat(&self, beat: Beat) -> Result<BeatAnswer> {
+        self.write(move |step| step.heartbeat(beat)).await
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<()> {
+        self.write(move |step| step.deregister(&worker)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerStatus>> {
+        self.read(|step| step.worker_statuses()).await
+    }
+}
+
+#[async_trait]
+impl<H: Host> ScheduleStore for H {
+    async fn put_schedule(&self, schedule: Schedule) -> Result<()> {
+        self.write(move |step| step.put_schedule(schedule)).await
+    }
+
+    async fn remove_schedule(&self, name: ScheduleName) -> Result<bool> {
+        self.write(move |step| step.remove_schedule(&name)).await
+    }
+
+    async fn schedules(&self) -> Result<Vec<Schedule>> {
+        self.read(|step| step.schedules()).await
+    }
+
+    async fn due_schedules(&self, max: u32) -> Result<Vec<DueSchedule>> {
+        self.read(move |step| step.due_schedules(max)).await
+    }
+
+    async fn fire(&self, fire: Fire) -> Result<FireOutcome> {
+        self.write(move |step| step.fire(fire)).await
+    }
+}
+
+#[async_trait]
+impl<H: Host> Feed for H {
+    async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage> {
+        self.read(move |step| step.read_feed(request)).await
+    }
+}
+
+#[async_trait]
+impl<H: Host> Store for H {
+    async fn info(&self) -> Result<StoreInfo> {
+        self.describe().await
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.time())
+    }
+
+    async fn wait(&self, what: WaitFor) -> Result<()> {
+        let signals = self.signals();
+        let _watch = self.watch();
+        match what {
+            WaitFor::Work { queues, mark } => signals.work(&queues, mark).await,
+            WaitFor::Feed(cursor) => {
+                let end = self.read(move |step| step.read_feed(FeedRequest { after: None, max: 1 })).await?;
+                if end.next <= cursor {
+                    signals.feed(cursor).await;
+                }
+            }
+            WaitFor::Job(id) => {
+                let bell = signals.job(id);
+                let mut ring = std::pin::pin!(bell.notified());
+                // Registers before the look, so that an end in between is heard.
+                ring.as_mut().enable();
+                let job = self.read(move |step| step.get(&[id])).await?;
+                let waiting = job.into_iter().flatten().any(|job| !job.state.is_terminal());
+                let _forget = Forget { signals, id };
+                if waiting {
+                    ring.await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.signals().close();
+        self.shut_down().await
+    }
+}
+
+/// Drops a waiter's entry, also when the wait is given up.
+struct Forget<'s> {
+    signals: &'s Signals,
+    id: JobId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.signals.forget_job(self.id);
+    }
+}

@@ -1,0 +1,263 @@
+//! Enqueue.
+
+use super::Step;
+use super::dedup::Verdict;
+use super::rows::{Extra, Fresh, Lane, LaneId, Ord64, Queue, QueueId, Record, Row};
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::job::{JobSpec, KeepFor, Life, NewJob, State, Verb};
+use crate::name::QueueName;
+use crate::rate::Meter;
+use crate::store::{BATCH_MAX, EnqueueRequest, Enqueued, QueueSettings};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The most lanes of a queue.
+pub(super) const LANES_MAX: usize = 1_024;
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`JobQueue::enqueue`](crate::store::JobQueue::enqueue).
+    pub fn enqueue(&mut self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        check_batch(request.jobs.len())?;
+        if request.atomic
+            && let Some(refusals) = self.refusals(&request.jobs)?
+        {
+            return Ok(refusals);
+        }
+        Ok(request.jobs.into_iter().map(|job| self.enqueue_one(job)).collect())
+    }
+
+    pub(super) fn enqueue_one(&mut self, job: NewJob) -> Result<Enqueued> {
+        job.check()?;
+        let id = job.effective_id();
+        let fingerprint = job.fingerprint();
+        if let Some(existing) = self.same_job(id, fingerprint)? {
+            return Ok(existing);
+        }
+        match self.dedup_verdict(&job.spec)? {
+            Verdict::Free => self.create(job, id, fingerprint, None).map(|()| Enqueued::Created { id }),
+            Verdict::Taken { by } => Ok(Enqueued::Deduplicated { by }),
+            Verdict::Replaces { old } => {
+                let record = self.existing(old)?;
+                self.room_for(&job.spec, 1)?;
+                self.lane_for(&job.spec)?;
+                self.remove(&record, Verb::Remove)?;
+                self.create(job, id, fingerprint, None)?;
+                Ok(Enqueued::Replaced { id, old })
+            }
+            Verdict::Behind { active, waiting } => {
+                self.room_for(&job.spec, u64::from(waiting.is_some()))?;
+                self.lane_for(&job.spec)?;
+                if let Some(waiting) = waiting {
+                    let record = self.existing(waiting)?;
+                    self.remove(&record, Verb::Remove)?;
+                }
+                self.create(job, id, fingerprint, Some(active))?;
+                Ok(match waiting {
+                    Some(old) => Enqueued::Replaced { id, old },
+                    None => Enqueued::Held { id, behind: active },
+                })
+            }
+        }
+    }
+
+    /// The answer to a job that is there already.
+    fn same_job(&mut self, id: JobId, fingerprint: u64) -> Result<Option<Enqueued>> {
+        let Some(row) = self.tables.find_job(id)? else {
+            return Ok(None);
+        };
+        match self.tables.record(row) {
+            Ok(Some(record)) if record.fingerprint == fingerprint => Ok(Some(Enqueued::Existing { id })),
+            Ok(Some(_)) | Err(Error::Corrupt { .. }) => Err(Error::Duplicate { id }),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&mut self, job: NewJob, id: JobId, fingerprint: u64, behind: Option<JobId>) -> Result<()> {
+        self.room_for(&job.spec, u64::from(behind.is_some()))?;
+        let (queue, lane) = self.lane_for(&job.spec)?;
+        let due_at = if behind.is_some() { None } else { Some(job.due.resolve(self.now)) };
+        let spec = &job.spec;
+        let life = Life::new(due_at, self.now, spec.attempts, spec.stalls);
+        let seq = self.tables.next_seq()?;
+        let record = Record {
+            row: Row(seq),
+            id,
+            queue,
+            lane,
+            group: None,
+            grouped: spec.group.is_some(),
+            priority: spec.priority,
+            lifo: spec.lifo,
+            ord: Ord64::new(spec.priority, seq, spec.lifo),
+            life,
+            created_at: self.now,
+            ready_at: self.now,
+            fingerprint,
+            dedup: spec.dedup_hash(),
+            keeps_itself: spec.keep_for != KeepFor::default(),
+            remove_at: None,
+            quarantined: false,
+        };
+        self.take_dedup(&record, spec, behind)?;
+        let row = record.row;
+        self.insert(Fresh { record, spec: Arc::new(job.spec) })?;
+        match job.due.resolve(self.now) {
+            due_at if behind.is_some() && due_at > self.now => {
+                self.tables.put_extra(row, Extra { held_due_at: Some(due_at), ..Extra::default() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a job on a queue that is at its maximum length; `leaving` jobs make room for it.
+    fn room_for(&mut self, spec: &JobSpec, leaving: u64) -> Result<()> {
+        let Some(id) = self.tables.find_queue(&spec.queue)? else {
+            return Ok(());
+        };
+        let queue = self.tables.queue(id)?;
+        match queue.settings.len_max {
+            Some(max) if waiting(queue) >= max.saturating_add(leaving) => Err(full(&spec.queue, max)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The queue of this name, made if it is not there.
+    pub(super) fn queue_for(&mut self, name: &QueueName) -> Result<QueueId> {
+        if let Some(id) = self.tables.find_queue(name)? {
+            return Ok(id);
+        }
+        let id = QueueId(self.tables.next_seq()?);
+        let plain = self.make_group(id, None)?;
+        self.tables.insert_queue(Queue {
+            id,
+            name: name.clone(),
+            settings: QueueSettings::default(),
+            counts: [0; 6],
+            vtime: 0,
+            meter: Meter::default(),
+            plain,
+        })?;
+        Ok(id)
+    }
+
+    fn lane_for(&mut self, spec: &JobSpec) -> Result<(QueueId, LaneId)> {
+        let queue = self.queue_for(&spec.queue)?;
+        if let Some(lane) = self.tables.find_lane(queue, &spec.kind, &spec.labels)? {
+            return Ok((queue, lane));
+        }
+        let lanes = self.tables.lanes(queue)?;
+        if lanes.len() >= LANES_MAX {
+            self.drop_empty_lane(queue, lanes.len())?;
+        }
+        let id = LaneId(self.tables.next_seq()?);
+        let (kind, labels) = (spec.kind.clone(), spec.labels.clone());
+        self.tables.insert_lane(Lane { id, queue, kind, labels, jobs: 0, ready: 0, head: Ord64::default() })?;
+        Ok((queue, id))
+    }
+
+    /// Makes room for a lane by forgetting one that has no jobs.
+    fn drop_empty_lane(&mut self, queue: QueueId, count: usize) -> Result<()> {
+        let empty = self.lanes_where(queue, |lane| lane.jobs == 0)?;
+        match empty.first() {
+            Some(lane) => self.tables.remove_lane(*lane),
+            None => {
+                Err(Error::limit("lanes (kinds and sets of labels) of the queue", LANES_MAX as u64, count as u64 + 1))
+            }
+        }
+    }
+
+    fn existing(&mut self, id: JobId) -> Result<Record> {
+        match self.tables.find_job(id)? {
+            Some(row) => self.indexed(row),
+            None => Err(Error::corrupt(format!("a dedup key names the job {id}, which is not there"))),
+        }
+    }
+
+    /// For an atomic batch: the answers, if any of its items would be refused; deduplication is not counted in.
+    pub(super) fn refusals(&mut self, jobs: &[NewJob]) -> Result<Option<Vec<Result<Enqueued>>>> {
+        let mut plan = BatchPlan::default();
+        let verdicts: Vec<Result<()>> = jobs.iter().map(|job| self.refusal(job, &mut plan)).collect();
+        if verdicts.iter().all(Result::is_ok) {
+            return Ok(None);
+        }
+        let bystander = || Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued");
+        Ok(Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(bystander))).collect()))
+    }
+
+    fn refusal(&mut self, job: &NewJob, plan: &mut BatchPlan) -> Result<()> {
+        job.check()?;
+        let id = job.effective_id();
+        let fingerprint = job.fingerprint();
+        match plan.ids.get(&id) {
+            Some(seen) if *seen == fingerprint => return Ok(()),
+            Some(_) => return Err(Error::Duplicate { id }),
+            None => {}
+        }
+        if self.same_job(id, fingerprint)?.is_some() {
+            return Ok(());
+        }
+        let spec = &job.spec;
+        let (mut length, mut len_max, mut lanes, mut known) = (0, None, 0, false);
+        if let Some(queue) = self.tables.find_queue(&spec.queue)? {
+            let state = self.tables.queue(queue)?;
+            (length, len_max) = (waiting(state), state.settings.len_max);
+            lanes = self.lanes_where(queue, |lane| lane.jobs > 0)?.len();
+            // An empty lane counts as none: an earlier job of the batch may take its place.
+            known = match self.tables.find_lane(queue, &spec.kind, &spec.labels)? {
+                Some(lane) => self.tables.lane(lane)?.jobs > 0,
+                None => false,
+            };
+        }
+        let queue = plan.queues.entry(spec.queue.clone()).or_default();
+        match len_max {
+            Some(max) if length + queue.jobs >= max => return Err(full(&spec.queue, max)),
+            _ => {}
+        }
+        if !known
+            && queue.lanes.insert((spec.kind.clone(), spec.labels.clone()))
+            && lanes + queue.lanes.len() > LANES_MAX
+        {
+            return Err(Error::limit(
+                "lanes (kinds and sets of labels) of the queue",
+                LANES_MAX as u64,
+                LANES_MAX as u64 + 1,
+            ));
+        }
+        queue.jobs += 1;
+        plan.ids.insert(id, fingerprint);
+        Ok(())
+    }
+}
+
+/// What an atomic batch would add.
+#[derive(Default)]
+struct BatchPlan {
+    ids: HashMap<JobId, u64>,
+    queues: BTreeMap<QueueName, QueuePlan>,
+}
+
+#[derive(Default)]
+struct QueuePlan {
+    jobs: u64,
+    lanes: BTreeSet<(crate::name::Kind, crate::name::Labels)>,
+}
+
+/// Jobs that wait, scheduled ones included.
+fn waiting(queue: &Queue) -> u64 {
+    queue.counts[State::Scheduled.index()] + queue.counts[State::Ready.index()]
+}
+
+fn full(queue: &QueueName, max: u64) -> Error {
+    Error::Full { what: format!("the queue `{queue}` is at its maximum length of {max}") }
+}
+
+/// Refuses a call with too many items.
+pub(super) fn check_batch(len: usize) -> Result<()> {
+    if len > BATCH_MAX {
+        return Err(Error::limit("the batch", BATCH_MAX as u64, len as u64));
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Groups: who is in the ring, who is parked, and how the counts follow the records.
+//!
+//! A group stands in the ring of every lane in which it has ready jobs, unless it is parked: at its cap until a job of
+//! it ends, at its rate until the time in `wake_at`. A ring may show an older virtual time than the group's own, never
+//! a newer one; the claim corrects it when it comes across.
+
+use super::Step;
+use super::rows::{Group, GroupId, Parked, QueueId, Record, Sub};
+use super::tables::Tables;
+use crate::error::Result;
+use crate::job::State;
+use crate::name::GroupName;
+use crate::rate::Meter;
+use crate::store::GroupSettings;
+use crate::time::Timestamp;
+
+/// What one turn costs a group of weight 1, in virtual time.
+pub(super) const TURN: u64 = 1 << 20;
+
+impl<T: Tables> Step<'_, T> {
+    /// The group of this name, made if it is not there.
+    pub(super) fn group_for(&mut self, queue: QueueId, name: Option<&GroupName>) -> Result<GroupId> {
+        let Some(name) = name else {
+            return Ok(self.tables.queue(queue)?.plain);
+        };
+        if let Some(id) = self.tables.find_group(queue, name)? {
+            return Ok(id);
+        }
+        self.make_group(queue, Some(name.clone()))
+    }
+
+    pub(super) fn make_group(&mut self, queue: QueueId, name: Option<GroupName>) -> Result<GroupId> {
+        let id = GroupId(self.tables.next_seq()?);
+        self.tables.insert_group(Group {
+            id,
+            queue,
+            name,
+            settings: GroupSettings::default(),
+            ready: 0,
+            active: 0,
+            vtime: 0,
+            meter: Meter::default(),
+            parked: Parked::No,
+            wake_at: None,
+        })?;
+        Ok(id)
+    }
+
+    /// What holds for a group: its own settings, then its queue's. Jobs that name no group have no limits of a group.
+    pub(super) fn group_limits(&mut self, id: GroupId) -> Result<GroupSettings> {
+        let group = self.tables.group(id)?;
+        let (queue, own) = (group.queue, group.settings);
+        if group.name.is_none() {
+            return Ok(GroupSettings::default());
+        }
+        Ok(own.or(self.tables.queue(queue)?.settings.groups))
+    }
+
+    /// The job of `record` is ready or active now.
+    pub(super) fn enter_group(&mut self, record: &Record) -> Result<()> {
+        let Some(id) = record.group else {
+            return Ok(());
+        };
+        if record.state() == State::Active {
+            self.tables.group_mut(id)?.active += 1;
+            return if record.grouped { self.review_group(id) } else { Ok(()) };
+        }
+        let group = self.tables.group(id)?;
+        if group.ready == 0 && group.parked == Parked::Rate {
+            // While it was idle, the time to look at it again was that of forgetting it.
+            self.review_group(id)?;
+        }
+        let vnow = self.tables.queue(record.queue)?.vtime;
+        let group = self.tables.group_mut(id)?;
+        if group.ready == 0 && group.vtime < vnow {
+            // Whoever was away must not catch up on turns that it did not want.
+            group.vtime = vnow;
+        }
+        group.ready += 1;
+        let (vtime, parked) = (group.vtime, group.parked);
+        let sub = self.tables.sub(record.lane, id)?;
+        let in_ring = sub.vtime.or((parked == Parked::No).then_some(vtime));
+        self.tables.put_sub(record.lane, id, Sub { ready: sub.ready + 1, vtime: in_ring })?;
+        let lane = self.tables.lane_mut(record.lane)?;
+        lane.head = if lane.ready == 0 { record.ord } else { lane.head.min(record.ord) };
+        lane.ready += 1;
+        Ok(())
+    }
+
+    /// The job of `record` is not ready or active any more.
+    pub(super) fn leave_group(&mut self, record: &Record, to: Option<State>) -> Result<()> {
+        let Some(id) = record.group else {
+            return Ok(());
+        };
+        match record.state() {
+            State::Ready => {
+                self.tables.group_mut(id)?.ready -= 1;
+                let sub = self.tables.sub(record.lane, id)?;
+                self.tables.put_sub(record.lane, id, Sub { ready: sub.ready - 1, ..sub })?;
+                self.tables.lane_mut(record.lane)?.ready -= 1;
+            }
+            State::Active => {
+                self.tables.group_mut(id)?.active -= 1;
+                self.review_group(id)?;
+            }
+            State::Scheduled | State::Succeeded | State::Failed | State::Cancelled => {}
+        }
+        if matches!(to, Some(State::Ready | State::Active)) { Ok(()) } else { self.drop_idle_group(id) }
+    }
+
+    /// Parks a group or brings it back, as its limits and its state say now.
+    pub(super) fn review_group(&mut self, id: GroupId) -> Result<()> {
+        let now = self.now;
+        let limits = self.group_limits(id)?;
+        let group = self.tables.group(id)?;
+        let was = group.parked;
+        let (parked, wake_at) = standing(group, limits, now);
+        if was == parked && group.wake_at == wake_at {
+            return Ok(());
+        }
+        self.tables.park_group(id, parked, wake_at)?;
+        if (was == Parked::No) != (parked == Parked::No) {
+            self.move_in_ring(id)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a group into the rings of its lanes, or takes it out, as `parked` says.
+    fn move_in_ring(&mut self, id: GroupId) -> Result<()> {
+        let queue = self.tables.group(id)?.queue;
+        let queue = self.tables.queue(queue)?;
+        let (vnow, name) = (queue.vtime, queue.name.clone());
+        let group = self.tables.group_mut(id)?;
+        let back = group.parked == Parked::No;
+        if back && group.vtime < vnow {
+            group.vtime = vnow;
+        }
+        let vtime = back.then_some(group.vtime);
+        let has_work = group.ready > 0;
+        for lane in self.tables.group_lanes(id)? {
+            let sub = self.tables.sub(lane, id)?;
+            self.tables.put_sub(lane, id, Sub { vtime, ..sub })?;
+        }
+        if back && has_work {
+            self.ring(&name);
+        }
+        Ok(())
+    }
+
+    /// Forgets a group that has nothing left to be remembered for.
+    pub(super) fn drop_idle_group(&mut self, id: GroupId) -> Result<()> {
+        let now = self.now;
+        let limits = self.group_limits(id)?;
+        let group = self.tables.group(id)?;
+        if group.name.is_none() || group.ready > 0 || group.active > 0 || !group.settings.is_default() {
+            return Ok(());
+        }
+        match limits.rate {
+            Some(rate) if !group.meter.is_idle(rate, now) => {
+                // It must not forget its starts by being away for a moment; look again when they do not count any more.
+                let (parked, wake_at) = (group.parked, now.plus_ms(rate.per_ms.saturating_mul(2)));
+                self.tables.park_group(id, parked, Some(wake_at))
+            }
+            _ => self.tables.remove_group(id),
+        }
+    }
+}
+
+/// Whether a group may be served, and when to look again if it may not.
+fn standing(group: &Group, limits: GroupSettings, now: Timestamp) -> (Parked, Option<Timestamp>) {
+    if limits.cap.is_some_and(|cap| group.active >= u64::from(cap)) {
+        return (Parked::Cap, None);
+    }
+    match limits.rate.and_then(|rate| group.meter.next_at(rate, now)) {
+        Some(next) => (Parked::Rate, Some(next)),
+        None => (Parked::No, None),
+    }
+}

@@ -1,0 +1,287 @@
+//! Listing, and looking up.
+
+use super::Step;
+use super::cursor::Cursor;
+use super::enqueue::check_batch;
+use super::rows::{Extra, QueueId, Record, Row};
+use super::tables::{Position, Tables, Walk};
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::job::{FailureClass, Job, JobSpec, JobSummary, LeaseView, State};
+use crate::store::{Filter, JobPage, LIST_MAX, ListOrder, ListRequest};
+use std::sync::Arc;
+
+/// Jobs that one page looks at, at most, when it filters by something that has no index.
+const SCAN_MAX: usize = 10_000;
+/// The longest text to search for.
+const TEXT_BYTES_MAX: usize = 1_000;
+/// Payloads up to this size are searched for text.
+const SEARCHED_BYTES_MAX: usize = 64 << 10;
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`JobQueue::get`](crate::store::JobQueue::get).
+    pub fn get(&mut self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
+        check_batch(ids.len())?;
+        ids.iter().map(|id| self.get_one(*id)).collect()
+    }
+
+    fn get_one(&mut self, id: JobId) -> Result<Option<Job>> {
+        let Some(row) = self.tables.find_job(id)? else {
+            return Ok(None);
+        };
+        let Some(record) = self.tables.record(row)? else {
+            return Ok(None);
+        };
+        let extra = self.readable(row)?;
+        let (spec, damage) = match self.tables.spec(row) {
+            Ok(spec) => (spec, None),
+            Err(Error::Corrupt { what }) => (Arc::new(self.stand_in(&record)?), Some(what)),
+            Err(error) => return Err(error),
+        };
+        let life = record.life;
+        Ok(Some(Job {
+            id,
+            spec,
+            state: life.state,
+            attempt: life.attempt,
+            stalls: life.stalls,
+            retries: life.retries,
+            due_at: life.due_at,
+            lease: life.held.map(|held| LeaseView { worker: held.worker, expires_at: held.expires_at }),
+            cancel_requested: life.cancel_requested,
+            progress: extra.progress,
+            result: extra.result,
+            outputs: extra.outputs,
+            quarantined: damage.or_else(|| quarantine_reason(&extra.failures).filter(|_| record.quarantined)),
+            failures: extra.failures,
+            created_at: record.created_at,
+            claimed_at: life.claimed_at,
+            finished_at: life.finished_at,
+        }))
+    }
+
+    /// The rest of a job, or nothing of it when it cannot be read: a damaged note must not hide the job.
+    pub(super) fn readable(&mut self, row: Row) -> Result<Extra> {
+        match self.tables.extra(row) {
+            Err(Error::Corrupt { .. }) => Ok(Extra::default()),
+            other => other,
+        }
+    }
+
+    /// What is known of a job whose spec cannot be read.
+    fn stand_in(&mut self, record: &Record) -> Result<JobSpec> {
+        let lane = self.tables.lane(record.lane)?;
+        let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
+        let queue = self.tables.queue(record.queue)?.name.clone();
+        let spec = JobSpec::new(queue, kind, crate::payload::Payload::default());
+        Ok(JobSpec { labels, priority: record.priority, lifo: record.lifo, ..spec })
+    }
+
+    /// See [`JobQueue::list`](crate::store::JobQueue::list).
+    pub fn list(&mut self, request: &ListRequest) -> Result<JobPage> {
+        if request.limit == 0 || request.limit > LIST_MAX {
+            return Err(Error::invalid("limit", format!("is {}; give 1 to {LIST_MAX}", request.limit)));
+        }
+        check_filter(&request.filter)?;
+        let question = question(&request.filter, request.order);
+        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        let mut hunt = Hunt::new(request.filter.clone(), request.order == ListOrder::Descending, cursor);
+        let mut page = JobPage::default();
+        let limit = request.limit as usize;
+        let end = self.hunt(&mut hunt, SCAN_MAX, |step, record| {
+            page.jobs.push(step.summary(record)?);
+            Ok(page.jobs.len() < limit)
+        })?;
+        page.cursor = end.map(|cursor| cursor.encode(&question));
+        Ok(page)
+    }
+
+    /// Walks through the jobs that match, until `visit` says to stop, `scan_max` jobs were looked at, or there are no
+    /// more. Answers where it stopped.
+    pub(super) fn hunt(
+        &mut self,
+        hunt: &mut Hunt,
+        scan_max: usize,
+        mut visit: impl FnMut(&mut Self, &Record) -> Result<bool>,
+    ) -> Result<Option<Cursor>> {
+        let mut scanned = 0;
+        for queue in self.queues_of(hunt)? {
+            let filter = &hunt.filter;
+            let lanes = self.lanes_where(queue, |lane| {
+                filter.kind.as_ref().is_none_or(|kind| *kind == lane.kind)
+                    && filter.label.as_ref().is_none_or(|label| lane.labels.contains(label))
+            })?;
+            for state in hunt.states(queue) {
+                let mut after = hunt.start(queue, state);
+                loop {
+                    let limit = (scan_max - scanned).min(256);
+                    let walk = Walk { queue, lanes: &lanes, state, descending: hunt.descending, after, limit };
+                    let found = self.tables.walk(walk)?;
+                    let last = found.len() < limit;
+                    for (position, row) in found {
+                        after = Some(position);
+                        scanned += 1;
+                        let Some(record) = self.matching(&hunt.filter, row)? else {
+                            continue;
+                        };
+                        if !visit(self, &record)? {
+                            return Ok(Some(Cursor { queue: queue.0, state, position: after }));
+                        }
+                    }
+                    if last {
+                        break;
+                    }
+                    if scanned >= scan_max {
+                        return Ok(Some(Cursor { queue: queue.0, state, position: after }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn queues_of(&mut self, hunt: &Hunt) -> Result<Vec<QueueId>> {
+        let mut queues = match &hunt.filter.queue {
+            Some(name) => self.tables.find_queue(name)?.into_iter().collect(),
+            None => self.tables.queues()?,
+        };
+        queues.sort();
+        if hunt.descending {
+            queues.reverse();
+        }
+        if let Some(from) = hunt.from {
+            queues.retain(|queue| if hunt.descending { queue.0 <= from.queue } else { queue.0 >= from.queue });
+        }
+        Ok(queues)
+    }
+
+    /// The record at `row`, if it matches.
+    fn matching(&mut self, filter: &Filter, row: Row) -> Result<Option<Record>> {
+        let record = match self.tables.record(row) {
+            Ok(Some(record)) => record,
+            Ok(None) | Err(Error::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if filter.group.is_none() && filter.text.is_none() {
+            return Ok(Some(record));
+        }
+        let spec = match self.tables.spec(row) {
+            Ok(spec) => spec,
+            Err(Error::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if filter.group.is_some() && filter.group != spec.group {
+            return Ok(None);
+        }
+        let found = match &filter.text {
+            Some(text) => self.has_text(&spec, row, text)?,
+            None => true,
+        };
+        Ok(found.then_some(record))
+    }
+
+    fn has_text(&mut self, spec: &JobSpec, row: Row, text: &str) -> Result<bool> {
+        if spec.custom_id.as_ref().is_some_and(|id| id.as_str().contains(text)) {
+            return Ok(true);
+        }
+        let bytes = &spec.payload.bytes;
+        let short = bytes.len() <= SEARCHED_BYTES_MAX;
+        if short && bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+            return Ok(true);
+        }
+        Ok(self.readable(row)?.failures.last().is_some_and(|failure| failure.message.contains(text)))
+    }
+
+    fn summary(&mut self, record: &Record) -> Result<JobSummary> {
+        let extra = self.readable(record.row)?;
+        let spec = match self.tables.spec(record.row) {
+            Ok(spec) => spec,
+            Err(Error::Corrupt { .. }) => Arc::new(self.stand_in(record)?),
+            Err(error) => return Err(error),
+        };
+        let life = &record.life;
+        Ok(JobSummary {
+            id: record.id,
+            queue: spec.queue.clone(),
+            kind: spec.kind.clone(),
+            group: spec.group.clone(),
+            custom_id: spec.custom_id.clone().map(String::from),
+            state: life.state,
+            priority: record.priority,
+            attempt: life.attempt,
+            attempts_max: life.attempts_max,
+            due_at: life.due_at,
+            worker: life.held.as_ref().map(|held| held.worker.clone()),
+            created_at: record.created_at,
+            claimed_at: life.claimed_at,
+            finished_at: life.finished_at,
+            last_error: extra.failures.last().map(|failure| failure.message.clone()),
+            quarantined: record.quarantined,
+        })
+    }
+}
+
+fn quarantine_reason(failures: &[crate::job::Failure]) -> Option<String> {
+    let last = failures.last().filter(|failure| failure.class == FailureClass::Quarantined);
+    last.map(|failure| failure.message.clone())
+}
+
+/// A walk through jobs that match, from some place on.
+pub(super) struct Hunt {
+    filter: Filter,
+    states: Vec<State>,
+    descending: bool,
+    from: Option<Cursor>,
+}
+
+impl Hunt {
+    /// All states, or the filter's.
+    pub(super) fn new(filter: Filter, descending: bool, from: Option<Cursor>) -> Self {
+        let states = filter.state.map_or(State::ALL.to_vec(), |state| vec![state]);
+        Self { filter, states, descending, from }.in_order()
+    }
+
+    /// These states only.
+    pub(super) fn in_states(mut self, states: &[State]) -> Self {
+        self.states.retain(|state| states.contains(state));
+        self.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        self.states.sort();
+        if self.descending {
+            self.states.reverse();
+        }
+        self
+    }
+
+    /// The states that are still to be walked through on a queue.
+    fn states(&self, queue: QueueId) -> Vec<State> {
+        let from = self.from.filter(|from| from.queue == queue.0);
+        let ahead = |state: &State| match from {
+            Some(from) if self.descending => *state <= from.state,
+            Some(from) => *state >= from.state,
+            None => true,
+        };
+        self.states.iter().copied().filter(ahead).collect()
+    }
+
+    fn start(&self, queue: QueueId, state: State) -> Option<Position> {
+        self.from.filter(|from| from.queue == queue.0 && from.state == state).and_then(|from| from.position)
+    }
+}
+
+pub(super) fn check_filter(filter: &Filter) -> Result<()> {
+    match &filter.text {
+        Some(text) if text.is_empty() => Err(Error::invalid("text", "is empty; leave it out")),
+        Some(text) if text.len() > TEXT_BYTES_MAX => {
+            Err(Error::limit("text, in bytes,", TEXT_BYTES_MAX as u64, text.len() as u64))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a cursor belongs to.
+pub(super) fn question(filter: &Filter, order: impl std::fmt::Debug) -> String {
+    format!("{filter:?} {order:?}")
+}

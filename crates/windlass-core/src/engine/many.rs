@@ -1,0 +1,129 @@
+//! Changes to all jobs that match, in bounded steps.
+
+use super::Step;
+use super::cursor::Cursor;
+use super::list::{Hunt, check_filter, question};
+use super::rows::Record;
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::job::{Due, State, Verb};
+use crate::name::QueueName;
+use crate::store::{BATCH_MAX, ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent};
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`JobQueue::change_many`](crate::store::JobQueue::change_many).
+    pub fn change_many(&mut self, request: &ChangeMany) -> Result<ChangedMany> {
+        let max = request.max as usize;
+        if max == 0 || max > BATCH_MAX {
+            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
+        }
+        check_filter(&request.filter)?;
+        let Some(name) = request.filter.queue.clone() else {
+            return Err(Error::invalid("filter.queue", "is missing; name the queue"));
+        };
+        let question = question(&request.filter, request.op);
+        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        if let ChangeManyOp::Obliterate { force } = request.op {
+            return self.obliterate(&name, force, max);
+        }
+        let states = states(request.op);
+        if let Some(state) = request.filter.state
+            && !states.contains(&state)
+        {
+            return Err(Error::invalid("filter.state", format!("is {state}, which this never touches")));
+        }
+        let mut hunt = Hunt::new(request.filter.clone(), false, cursor).in_states(&states);
+        let mut changed = 0;
+        let mut found = Vec::new();
+        let end = self.hunt(&mut hunt, max, |_, record| {
+            found.push(record.clone());
+            Ok(true)
+        })?;
+        for record in &found {
+            changed += u64::from(self.change_matching(record, request.op)?);
+        }
+        Ok(ChangedMany { changed, cursor: end.map(|cursor| cursor.encode(&question)) })
+    }
+
+    fn change_matching(&mut self, record: &Record, op: ChangeManyOp) -> Result<bool> {
+        let change = match op {
+            ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. } => ChangeOp::Remove,
+            ChangeManyOp::Clean { older_than_ms } => {
+                let ended = record.life.finished_at.unwrap_or(self.now);
+                if self.now.ms_since(ended) < older_than_ms {
+                    return Ok(false);
+                }
+                ChangeOp::Remove
+            }
+            ChangeManyOp::RetryFailed if record.quarantined => return Ok(false),
+            ChangeManyOp::RetryFailed => ChangeOp::Retry(Due::Now),
+            ChangeManyOp::PromoteAll if record.is_held() => return Ok(false),
+            ChangeManyOp::PromoteAll => ChangeOp::Promote,
+            ChangeManyOp::CancelAll if record.life.cancel_requested => return Ok(false),
+            ChangeManyOp::CancelAll => ChangeOp::Cancel,
+        };
+        // An earlier change of this step may have moved or removed this one, as a dedup successor.
+        let Some(record) = self.tables.record(record.row)? else {
+            return Ok(false);
+        };
+        match self.change_record(&record, change) {
+            Ok(_) => Ok(true),
+            Err(Error::IllegalTransition { .. } | Error::Duplicate { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn obliterate(&mut self, name: &QueueName, force: bool, max: usize) -> Result<ChangedMany> {
+        let Some(id) = self.tables.find_queue(name)? else {
+            return Ok(ChangedMany::default());
+        };
+        let queue = self.tables.queue(id)?;
+        let active = queue.counts[State::Active.index()];
+        if active > 0 && !force {
+            let reason =
+                format!("{active} jobs are active; wait for them, or force it and let their workers lose them");
+            return Err(Error::invalid("force", reason));
+        }
+        // So that nothing is claimed between the steps.
+        self.tables.queue_mut(id)?.settings.paused = true;
+        let filter = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
+        let mut found = Vec::new();
+        let end = self.hunt(&mut Hunt::new(filter, false, None), max, |_, record| {
+            found.push(record.clone());
+            Ok(true)
+        })?;
+        let mut changed = 0;
+        for record in found {
+            // Removing one may have promoted its successor.
+            if let Some(record) = self.tables.record(record.row)? {
+                self.remove(&record, Verb::Remove)?;
+                changed += 1;
+            }
+        }
+        if end.is_none() && self.tables.queue(id)?.counts.iter().all(|count| *count == 0) {
+            self.tables.remove_queue(id)?;
+            self.events.push(FeedEvent::QueueRemoved { queue: name.clone() });
+            return Ok(ChangedMany { changed, cursor: None });
+        }
+        let again = Cursor { queue: id.0, state: State::Scheduled, position: None };
+        Ok(ChangedMany { changed, cursor: Some(again.encode(&question_of_obliterate(name, force))) })
+    }
+}
+
+fn question_of_obliterate(name: &QueueName, force: bool) -> String {
+    let filter = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
+    question(&filter, ChangeManyOp::Obliterate { force })
+}
+
+/// The states that an operation touches.
+fn states(op: ChangeManyOp) -> Vec<State> {
+    match op {
+        ChangeManyOp::Drain { scheduled: true } => vec![State::Scheduled, State::Ready],
+        ChangeManyOp::Drain { scheduled: false } => vec![State::Ready],
+        ChangeManyOp::Clean { .. } => vec![State::Succeeded, State::Failed, State::Cancelled],
+        ChangeManyOp::Obliterate { .. } => State::ALL.to_vec(),
+        ChangeManyOp::RetryFailed => vec![State::Failed],
+        ChangeManyOp::PromoteAll => vec![State::Scheduled],
+        ChangeManyOp::CancelAll => vec![State::Scheduled, State::Ready, State::Active],
+    }
+}

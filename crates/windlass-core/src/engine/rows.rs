@@ -1,0 +1,288 @@
+//! What the engine keeps: one plain struct per table.
+
+use crate::id::{JobId, Token};
+use crate::job::{Failure, JobSpec, Life, Progress, State};
+use crate::name::{GroupName, Kind, Labels, QueueName, WorkerId};
+use crate::payload::Payload;
+use crate::rate::Meter;
+use crate::store::{Beat, GroupSettings, QueueSettings};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where a job's record is kept. Never used again for another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Row(pub u64);
+
+/// The number of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(pub u64);
+
+/// The number of a lane: queue, kind and required labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u64);
+
+/// The number of a group. The jobs of a queue that name no group are one group too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u64);
+
+/// The place of a job among those of its lane and group: priority first, then the store's sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ord64(pub i64);
+
+/// Bits of an [`Ord64`] below the priority.
+const PLACE_BITS: u32 = 47;
+/// First-in-first-out places lie above the middle and last-in-first-out ones below it, so that the latter go first.
+const MIDDLE: i64 = 1 << (PLACE_BITS - 1);
+
+impl Ord64 {
+    /// The place of the job that took sequence number `seq`.
+    pub fn new(priority: i16, seq: u64, lifo: bool) -> Self {
+        // 2^46 numbers last for two centuries at ten thousand a second.
+        let seq = i64::try_from(seq).unwrap_or(i64::MAX).min(MIDDLE - 1);
+        let place = if lifo { MIDDLE - seq } else { MIDDLE + seq };
+        Self((i64::from(priority) << PLACE_BITS) + place)
+    }
+
+    /// The same place at another priority.
+    #[must_use]
+    pub fn with_priority(self, priority: i16) -> Self {
+        let place = self.0 & ((1 << PLACE_BITS) - 1);
+        Self((i64::from(priority) << PLACE_BITS) + place)
+    }
+}
+
+/// A job as the engine keeps it. Its indexes and counters are functions of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it is kept.
+    pub row: Row,
+    /// Its id.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: QueueId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its group, while it is ready or active.
+    pub group: Option<GroupId>,
+    /// It names a group.
+    pub grouped: bool,
+    /// Lower first.
+    pub priority: i16,
+    /// It heads its priority.
+    pub lifo: bool,
+    /// Its place, while it is ready or active.
+    pub ord: Ord64,
+    /// Everything the machine decides.
+    pub life: Life,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// Since when it waits: the time of its last way into ready.
+    pub ready_at: Timestamp,
+    /// Tells its content from another one under the same id.
+    pub fingerprint: u64,
+    /// Its dedup key.
+    pub dedup: Option<[u8; 16]>,
+    /// It says itself how long it is kept.
+    pub keeps_itself: bool,
+    /// When it goes, if it says so itself and has ended.
+    pub remove_at: Option<Timestamp>,
+    /// Its stored form cannot be read.
+    pub quarantined: bool,
+}
+
+impl Record {
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.life.state
+    }
+
+    /// Waits behind an active job with the same dedup key.
+    pub fn is_held(&self) -> bool {
+        self.life.state == State::Scheduled && self.life.due_at.is_none()
+    }
+}
+
+/// The rest of a job: written rarely, read by people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extra {
+    /// How far its handler is.
+    pub progress: Option<Progress>,
+    /// What its handler returned.
+    pub result: Option<Payload>,
+    /// Named values.
+    #[serde(default)]
+    pub outputs: BTreeMap<String, String>,
+    /// The last attempts that went wrong.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// When a job that is held behind another may start.
+    #[serde(default)]
+    pub held_due_at: Option<Timestamp>,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its number.
+    pub id: QueueId,
+    /// Its name.
+    pub name: QueueName,
+    /// How it is set.
+    pub settings: QueueSettings,
+    /// Jobs per state, in the order of [`State::ALL`].
+    pub counts: [u64; 6],
+    /// The virtual time of the group that was served last; newcomers start here.
+    pub vtime: u64,
+    /// What was started lately.
+    pub meter: Meter,
+    /// The group of the jobs that name none.
+    pub plain: GroupId,
+}
+
+/// A lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number.
+    pub id: LaneId,
+    /// Its queue.
+    pub queue: QueueId,
+    /// The kind of its jobs.
+    pub kind: Kind,
+    /// What its jobs require.
+    pub labels: Labels,
+    /// Jobs in it, ended ones included.
+    pub jobs: u64,
+    /// Jobs in it that are ready.
+    pub ready: u64,
+    /// No ready job in it stands before this place; a hint that spares a claim the look into every lane.
+    pub head: Ord64,
+}
+
+/// Why a group is out of the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parked {
+    /// It is not.
+    #[default]
+    No,
+    /// It has as many active jobs as it may.
+    Cap,
+    /// It has started as many jobs as it may for now.
+    Rate,
+}
+
+/// A group. It exists while it has ready or active jobs, settings, or starts that its rate remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub id: GroupId,
+    /// Its queue.
+    pub queue: QueueId,
+    /// Its name; `None` for the jobs that name none.
+    pub name: Option<GroupName>,
+    /// How it is set.
+    pub settings: GroupSettings,
+    /// Jobs that wait for a worker.
+    pub ready: u64,
+    /// Jobs that are worked on.
+    pub active: u64,
+    /// Its virtual time: the more it was served, the later.
+    pub vtime: u64,
+    /// What was started lately.
+    pub meter: Meter,
+    /// Out of the ring?
+    pub parked: Parked,
+    /// When to look at it again.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// The jobs of one group in one lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sub {
+    /// How many are ready.
+    pub ready: u64,
+    /// Where it stands in the lane's ring: at most the group's virtual time. `None` while the group is parked.
+    pub vtime: Option<u64>,
+}
+
+/// Who holds a dedup key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DedupRow {
+    /// The job that holds it.
+    pub owner: JobId,
+    /// When it is free in any case.
+    pub until: Option<Timestamp>,
+    /// It stays held until then, even when its job has ended.
+    pub sticky: bool,
+    /// The job that waits behind the active one.
+    pub successor: Option<JobId>,
+}
+
+/// What a worker was answered last, to answer it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimMemo {
+    /// The id of the claim.
+    pub request_id: u64,
+    /// Tells its content from another one under the same id.
+    pub fingerprint: u64,
+    /// The token of the leases.
+    pub token: u64,
+    /// The jobs.
+    pub rows: Vec<Row>,
+}
+
+/// The outcomes of a worker's last report.
+pub type ReportMemo = Vec<(JobId, Token, State)>;
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// What it said last.
+    pub beat: Beat,
+    /// When it came.
+    pub since: Timestamp,
+    /// When it was last heard of, at most a third of its time ago.
+    pub seen_at: Timestamp,
+}
+
+impl Worker {
+    /// Heard of recently enough.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now.ms_since(self.seen_at) <= self.beat.ttl_ms
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &WorkerId {
+        &self.beat.worker
+    }
+}
+
+/// A job to insert: the record and what it was asked to be.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// The record.
+    pub record: Record,
+    /// What it was asked to be.
+    pub spec: Arc<JobSpec>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn priority_then_sequence_and_the_last_in_first_among_lifo(
+            p in any::<i16>(), q in any::<i16>(), a in 1u64..1 << 40, b in 1u64..1 << 40,
+        ) {
+            let (fifo_a, fifo_b) = (Ord64::new(p, a, false), Ord64::new(q, b, false));
+            prop_assert_eq!(fifo_a.cmp(&fifo_b), (p, a).cmp(&(q, b)));
+            prop_assert_eq!(Ord64::new(p, a, true).cmp(&Ord64::new(p, b, true)), b.cmp(&a));
+            prop_assert!(Ord64::new(p, a, true) < Ord64::new(p, b, false));
+            prop_assert_eq!(fifo_a.with_priority(q), Ord64::new(q, a, false));
+            prop_assert_eq!(Ord64::new(p, a, true).with_priority(q), Ord64::new(q, a, true));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Schedules: the store's part, which is to fence.
+
+use super::Step;
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::job::{NewJob, State};
+use crate::name::ScheduleName;
+use crate::schedule::Schedule;
+use crate::store::{BATCH_MAX, DueSchedule, Enqueued, FeedEvent, Fire, FireOutcome};
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`ScheduleStore::put_schedule`](crate::store::ScheduleStore::put_schedule).
+    pub fn put_schedule(&mut self, mut schedule: Schedule) -> Result<()> {
+        schedule.check()?;
+        schedule.revision = self.tables.next_seq()?;
+        if let Some(known) = self.tables.schedule(&schedule.name)? {
+            schedule.last_tick = known.last_tick;
+            schedule.last_job = known.last_job;
+            schedule.fired = known.fired;
+        } else {
+            schedule.last_tick = None;
+            schedule.last_job = None;
+            schedule.fired = 0;
+        }
+        self.events.push(FeedEvent::SchedulePut { schedule: schedule.name.clone() });
+        self.tables.put_schedule(schedule)
+    }
+
+    /// See [`ScheduleStore::remove_schedule`](crate::store::ScheduleStore::remove_schedule).
+    pub fn remove_schedule(&mut self, name: &ScheduleName) -> Result<bool> {
+        if self.tables.schedule(name)?.is_none() {
+            return Ok(false);
+        }
+        self.tables.remove_schedule(name)?;
+        self.events.push(FeedEvent::ScheduleRemoved { schedule: name.clone() });
+        Ok(true)
+    }
+
+    /// See [`ScheduleStore::schedules`](crate::store::ScheduleStore::schedules).
+    pub fn schedules(&mut self) -> Result<Vec<Schedule>> {
+        self.tables.schedules()
+    }
+
+    /// See [`ScheduleStore::due_schedules`](crate::store::ScheduleStore::due_schedules).
+    pub fn due_schedules(&mut self, max: u32) -> Result<Vec<DueSchedule>> {
+        if max == 0 || max as usize > BATCH_MAX {
+            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
+        }
+        let mut due = Vec::new();
+        for schedule in self.tables.due_schedules(self.now, max as usize)? {
+            let last_job_state = self.last_job_state(&schedule)?;
+            due.push(DueSchedule { schedule, now: self.now, last_job_state });
+        }
+        Ok(due)
+    }
+
+    fn last_job_state(&mut self, schedule: &Schedule) -> Result<Option<State>> {
+        let Some(id) = schedule.last_job else {
+            return Ok(None);
+        };
+        let Some(row) = self.tables.find_job(id)? else {
+            return Ok(None);
+        };
+        Ok(self.tables.record(row)?.map(|record| record.state()))
+    }
+
+    /// See [`ScheduleStore::fire`](crate::store::ScheduleStore::fire).
+    pub fn fire(&mut self, fire: Fire) -> Result<FireOutcome> {
+        if fire.jobs.len() > BATCH_MAX {
+            return Err(Error::limit("jobs", BATCH_MAX as u64, fire.jobs.len() as u64));
+        }
+        fire.jobs.iter().try_for_each(NewJob::check)?;
+        let missing = || Error::not_found(format!("the schedule `{}`", fire.name));
+        let mut schedule = self.tables.schedule(&fire.name)?.ok_or_else(missing)?;
+        if schedule.revision != fire.revision || fire.expected.is_some() && schedule.next_tick != fire.expected {
+            return Ok(FireOutcome::Stale);
+        }
+        let running = self.last_job_state(&schedule)?.is_some_and(|state| !state.is_terminal());
+        let skip = fire.skip_if_running && running;
+        if !skip && let Some(refused) = self.refusals(&fire.jobs)? {
+            // All or nothing, so that the tick can be repeated as a whole.
+            return Err(refused.into_iter().find_map(Result::err).unwrap_or_else(missing));
+        }
+        let mut created = 0;
+        if !skip {
+            for job in fire.jobs {
+                let enqueued = self.enqueue_one(job)?;
+                let there_before = matches!(enqueued, Enqueued::Existing { .. } | Enqueued::Deduplicated { .. });
+                created += u32::from(!there_before);
+                schedule.last_job = Some(enqueued.id());
+            }
+        }
+        if let Some(tick) = fire.expected {
+            schedule.last_tick = Some(tick);
+            schedule.next_tick = fire.next;
+        }
+        schedule.fired += u64::from(created);
+        let tick = fire.expected.unwrap_or(self.now);
+        self.events.push(FeedEvent::ScheduleFired { schedule: fire.name, tick });
+        self.tables.put_schedule(schedule)?;
+        Ok(if skip { FireOutcome::Skipped } else { FireOutcome::Fired { jobs: created } })
+    }
+}

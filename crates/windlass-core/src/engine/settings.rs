@@ -1,0 +1,93 @@
+//! Settings of queues and groups.
+
+use super::Step;
+use super::rows::{GroupId, QueueId};
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::name::GroupName;
+use crate::store::{FeedEvent, GroupPage, GroupSettings, GroupStatus, GroupsRequest, LIST_MAX, QueueSettings, Setting};
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`JobQueue::configure`](crate::store::JobQueue::configure).
+    pub fn configure(&mut self, setting: Setting) -> Result<()> {
+        match &setting {
+            Setting::Queue { settings, .. } => settings.check()?,
+            Setting::Group { settings, .. } => settings.check()?,
+            Setting::Paused { .. } | Setting::KindPaused { .. } => {}
+        }
+        let queue = self.queue_for(setting.queue())?;
+        match &setting {
+            Setting::Queue { settings, .. } => self.set_queue(queue, settings.clone())?,
+            Setting::Paused { paused, .. } => self.tables.queue_mut(queue)?.settings.paused = *paused,
+            Setting::KindPaused { kind, paused, .. } => {
+                let mut settings = self.tables.queue(queue)?.settings.clone();
+                if *paused {
+                    settings.paused_kinds.insert(kind.clone());
+                } else {
+                    settings.paused_kinds.remove(kind);
+                }
+                settings.check()?;
+                self.tables.queue_mut(queue)?.settings = settings;
+            }
+            Setting::Group { group, settings, .. } => self.set_group(queue, group, *settings)?,
+        }
+        // What was not allowed may be allowed now.
+        let name = setting.queue().clone();
+        self.ring(&name);
+        self.events.push(FeedEvent::Settings(setting));
+        Ok(())
+    }
+
+    fn set_queue(&mut self, id: QueueId, settings: QueueSettings) -> Result<()> {
+        let queue = self.tables.queue_mut(id)?;
+        let groups_differ = queue.settings.groups != settings.groups;
+        queue.settings = settings;
+        if groups_differ {
+            // Those that are in the ring are looked at again when their turn comes.
+            for group in self.tables.parked_groups(id)? {
+                self.review_group(group)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_group(&mut self, queue: QueueId, name: &GroupName, settings: GroupSettings) -> Result<()> {
+        let id = self.group_for(queue, Some(name))?;
+        self.tables.group_mut(id)?.settings = settings;
+        self.review_group(id)?;
+        self.drop_idle_group(id)
+    }
+
+    /// See [`JobQueue::groups`](crate::store::JobQueue::groups).
+    pub fn groups(&mut self, request: &GroupsRequest) -> Result<GroupPage> {
+        if request.limit == 0 || request.limit > LIST_MAX {
+            return Err(Error::invalid("limit", format!("is {}; give 1 to {LIST_MAX}", request.limit)));
+        }
+        let missing = || Error::not_found(format!("the queue `{}`", request.queue));
+        let queue = self.tables.find_queue(&request.queue)?.ok_or_else(missing)?;
+        let limit = request.limit as usize;
+        let ids = self.tables.groups(queue, request.after.as_ref(), limit)?;
+        let more = ids.len() == limit;
+        let mut groups = Vec::with_capacity(ids.len());
+        for id in ids {
+            groups.extend(self.group_status(id)?);
+        }
+        Ok(GroupPage { groups, more })
+    }
+
+    fn group_status(&mut self, id: GroupId) -> Result<Option<GroupStatus>> {
+        let now = self.now;
+        let rate = self.group_limits(id)?.rate;
+        let group = self.tables.group(id)?;
+        let Some(name) = group.name.clone() else {
+            return Ok(None);
+        };
+        Ok(Some(GroupStatus {
+            name,
+            ready: group.ready,
+            active: group.active,
+            settings: group.settings,
+            rate_limited_until: rate.and_then(|rate| group.meter.next_at(rate, now)),
+        }))
+    }
+}

@@ -1,0 +1,158 @@
+//! The work that time brings, in bounded steps that any number of processes may do.
+
+use super::Step;
+use super::rows::{DedupRow, Parked, QueueId, Row};
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::job::{Event, Failure, FailureClass, State, Verb};
+use crate::store::{BATCH_MAX, Sweep, SweepKind, Swept};
+use crate::time::Timestamp;
+
+/// Minutes of metrics that are kept: two days.
+const MINUTES_KEPT: i64 = 2 * 24 * 60;
+/// How long a worker that left without a word, and the last answers to it, are kept.
+const WORKER_KEPT_MS: u64 = 24 * 3_600 * 1_000;
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`JobQueue::sweep`](crate::store::JobQueue::sweep).
+    pub fn sweep(&mut self, sweep: Sweep) -> Result<Swept> {
+        let max = sweep.max as usize;
+        if max == 0 || max > BATCH_MAX {
+            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
+        }
+        let handled = match sweep.kind {
+            SweepKind::Reap => self.reap(max)?,
+            SweepKind::Promote => self.promote(max)?,
+            SweepKind::Prune => self.prune(max)?,
+        };
+        Ok(Swept { handled: handled as u64, more: handled >= max })
+    }
+
+    fn reap(&mut self, max: usize) -> Result<usize> {
+        let rows = self.tables.expired(self.now, max)?;
+        for row in &rows {
+            let Some(record) = self.readable_record(*row)? else {
+                continue;
+            };
+            let worker = record.life.held.as_ref().map_or("?", |held| held.worker.as_str());
+            let message = format!("the lease of worker {worker} ran out; it died, froze, or lost the store");
+            let (attempt, at) = (record.life.attempt, self.now);
+            self.push_failure(*row, Failure { class: FailureClass::Stalled, message, attempt, at })?;
+            let reaped = self.transition(&record, &Event::Reap);
+            self.or_set_aside(*row, reaped)?;
+        }
+        Ok(rows.len())
+    }
+
+    fn promote(&mut self, max: usize) -> Result<usize> {
+        let mut handled = self.wake_groups(max)?;
+        for queue in self.tables.queues()? {
+            if handled >= max {
+                break;
+            }
+            handled += self.promote_due(queue, max - handled)?;
+        }
+        Ok(handled)
+    }
+
+    /// Makes due jobs of a queue ready, in the order of their times.
+    pub(super) fn promote_due(&mut self, queue: QueueId, max: usize) -> Result<usize> {
+        let rows = self.tables.due(queue, self.now, max)?;
+        for row in &rows {
+            if let Some(record) = self.readable_record(*row)? {
+                let promoted = self.transition(&record, &Event::Promote);
+                self.or_set_aside(*row, promoted)?;
+            }
+        }
+        Ok(rows.len())
+    }
+
+    /// Brings groups back whose time has come, and forgets those that have nothing left.
+    pub(super) fn wake_groups(&mut self, max: usize) -> Result<usize> {
+        let groups = self.tables.waking_groups(self.now, max)?;
+        for id in &groups {
+            let parked = self.tables.group(*id)?.parked;
+            self.tables.park_group(*id, parked, None)?;
+            self.review_group(*id)?;
+            if self.tables.group(*id)?.parked == Parked::No {
+                self.drop_idle_group(*id)?;
+            }
+        }
+        Ok(groups.len())
+    }
+
+    fn prune(&mut self, max: usize) -> Result<usize> {
+        let mut handled = self.prune_rows(max, |step, left| step.tables.removable(step.now, left))?;
+        for queue in self.tables.queues()? {
+            for state in [State::Succeeded, State::Failed, State::Cancelled] {
+                if handled < max {
+                    handled += self.prune_ended(queue, state, max - handled)?;
+                }
+            }
+        }
+        if handled < max {
+            let keys = self.tables.expired_dedup(self.now, max - handled)?;
+            handled += keys.len();
+            for key in keys {
+                self.prune_key(key)?;
+            }
+        }
+        handled += self.prune_rest(max.saturating_sub(handled))?;
+        Ok(handled)
+    }
+
+    fn prune_rows(&mut self, max: usize, find: impl FnOnce(&mut Self, usize) -> Result<Vec<Row>>) -> Result<usize> {
+        let rows = find(self, max)?;
+        for row in &rows {
+            if let Some(record) = self.readable_record(*row)? {
+                self.remove(&record, Verb::Remove)?;
+            }
+        }
+        Ok(rows.len())
+    }
+
+    /// Removes ended jobs that are too old or too many.
+    fn prune_ended(&mut self, id: QueueId, state: State, max: usize) -> Result<usize> {
+        let queue = self.tables.queue(id)?;
+        let rule = queue.settings.retention.rule(state);
+        let count = queue.counts[state.index()];
+        let over = rule.count.map_or(0, |keep| count.saturating_sub(keep));
+        let too_many = usize::try_from(over).unwrap_or(usize::MAX).min(max);
+        let mut handled = 0;
+        if too_many > 0 {
+            let late = Timestamp::from_ms(i64::MAX);
+            handled = self.prune_rows(too_many, |step, left| step.tables.ended(id, state, late, left))?;
+        }
+        if let Some(age_ms) = rule.age_ms
+            && handled < max
+        {
+            let edge = self.now.minus_ms(age_ms);
+            handled += self.prune_rows(max - handled, |step, left| step.tables.ended(id, state, edge, left))?;
+        }
+        Ok(handled)
+    }
+
+    /// Frees a key whose time ran out, unless a job still waits behind its holder.
+    fn prune_key(&mut self, key: [u8; 16]) -> Result<()> {
+        match self.tables.dedup(key)? {
+            Some(row) if row.successor.is_some() => self.tables.put_dedup(key, Some(DedupRow { until: None, ..row })),
+            _ => self.tables.put_dedup(key, None),
+        }
+    }
+
+    fn prune_rest(&mut self, max: usize) -> Result<usize> {
+        if max == 0 {
+            return Ok(0);
+        }
+        let minutes = self.tables.prune_minutes(self.now.minute() - MINUTES_KEPT, max)?;
+        let memos = self.tables.prune_memos(self.now.minus_ms(WORKER_KEPT_MS), max)?;
+        let mut workers = 0;
+        for worker in self.tables.workers()? {
+            if self.now.ms_since(worker.seen_at) > WORKER_KEPT_MS.max(worker.beat.ttl_ms) {
+                self.tables.remove_worker(worker.id())?;
+                workers += 1;
+            }
+        }
+        Ok(usize::try_from(minutes + memos).unwrap_or(usize::MAX).saturating_add(workers))
+    }
+}

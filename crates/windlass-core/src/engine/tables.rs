@@ -1,0 +1,206 @@
+//! What the engine needs of an embedded store: records by key, and a few ordered indexes over them.
+//!
+//! Whoever implements this, and [`Host`](super::Host), has a whole store. The rules of the contract are not here.
+
+use super::rows::{
+    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
+    Row, Sub, Worker,
+};
+use crate::error::Result;
+use crate::id::JobId;
+use crate::job::{JobSpec, State};
+use crate::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
+use crate::schedule::Schedule;
+use crate::store::{FeedEntry, LogLine, MinuteMetrics};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// A place in the listing of one state: what it is sorted by, as three numbers.
+pub type Position = [i64; 3];
+
+/// Which jobs to walk through.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    /// On this queue.
+    pub queue: QueueId,
+    /// In these lanes of it, by number.
+    pub lanes: &'a [LaneId],
+    /// In this state.
+    pub state: State,
+    /// Backwards.
+    pub descending: bool,
+    /// Beyond this place.
+    pub after: Option<Position>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// The tables of an embedded store. `&mut self` throughout, because an implementation may keep a cache.
+///
+/// A method that takes `limit` answers at most so many, in the order that it documents. The indexes are functions of
+/// the records: [`update_job`](Tables::update_job) is told the old and the new record and moves whatever differs.
+pub trait Tables {
+    /// The next number of the store's one sequence: rising, never given twice.
+    fn next_seq(&mut self) -> Result<u64>;
+
+    /// All queues.
+    fn queues(&mut self) -> Result<Vec<QueueId>>;
+    /// The queue of this name.
+    fn find_queue(&mut self, name: &QueueName) -> Result<Option<QueueId>>;
+    /// Adds a queue.
+    fn insert_queue(&mut self, queue: Queue) -> Result<()>;
+    /// A queue that exists.
+    fn queue(&mut self, id: QueueId) -> Result<&Queue>;
+    /// A queue that exists, to be changed.
+    fn queue_mut(&mut self, id: QueueId) -> Result<&mut Queue>;
+    /// Removes a queue, its lanes, its groups and its metrics; it has no jobs any more.
+    fn remove_queue(&mut self, id: QueueId) -> Result<()>;
+
+    /// The lanes of a queue, by number.
+    fn lanes(&mut self, queue: QueueId) -> Result<Vec<LaneId>>;
+    /// The lane of this kind and these labels.
+    fn find_lane(&mut self, queue: QueueId, kind: &Kind, labels: &Labels) -> Result<Option<LaneId>>;
+    /// Adds a lane.
+    fn insert_lane(&mut self, lane: Lane) -> Result<()>;
+    /// A lane that exists.
+    fn lane(&mut self, id: LaneId) -> Result<&Lane>;
+    /// A lane that exists, to be changed.
+    fn lane_mut(&mut self, id: LaneId) -> Result<&mut Lane>;
+    /// Removes a lane that has no jobs any more.
+    fn remove_lane(&mut self, id: LaneId) -> Result<()>;
+
+    /// The group of this name.
+    fn find_group(&mut self, queue: QueueId, name: &GroupName) -> Result<Option<GroupId>>;
+    /// Adds a group.
+    fn insert_group(&mut self, group: Group) -> Result<()>;
+    /// A group that exists.
+    fn group(&mut self, id: GroupId) -> Result<&Group>;
+    /// A group that exists, to be changed; not its `parked` and `wake_at`, which are indexed.
+    fn group_mut(&mut self, id: GroupId) -> Result<&mut Group>;
+    /// Changes whether a group is out of the ring, and when to look at it again.
+    fn park_group(&mut self, id: GroupId, parked: Parked, wake_at: Option<Timestamp>) -> Result<()>;
+    /// Removes a group that has no ready and no active jobs.
+    fn remove_group(&mut self, id: GroupId) -> Result<()>;
+    /// Named groups of a queue after `after`, by name.
+    fn groups(&mut self, queue: QueueId, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupId>>;
+    /// The groups of a queue that are out of the ring.
+    fn parked_groups(&mut self, queue: QueueId) -> Result<Vec<GroupId>>;
+    /// Groups whose `wake_at` is not after `until`, earliest first.
+    fn waking_groups(&mut self, until: Timestamp, limit: usize) -> Result<Vec<GroupId>>;
+    /// The earliest `wake_at`.
+    fn next_wake(&mut self) -> Result<Option<Timestamp>>;
+
+    /// The jobs of one group in one lane; none is `Sub::default()`.
+    fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub>;
+    /// Changes it; one with nothing ready is removed.
+    fn put_sub(&mut self, lane: LaneId, group: GroupId, sub: Sub) -> Result<()>;
+    /// The ring of a lane beyond `after`: by virtual time, then group.
+    fn ring(&mut self, lane: LaneId, after: Option<(u64, GroupId)>, limit: usize) -> Result<Vec<(u64, GroupId)>>;
+    /// The lanes in which a group has ready jobs.
+    fn group_lanes(&mut self, group: GroupId) -> Result<Vec<LaneId>>;
+
+    /// Where the job of this id is kept.
+    fn find_job(&mut self, id: JobId) -> Result<Option<Row>>;
+    /// A record. `Corrupt` when it cannot be read.
+    fn record(&mut self, row: Row) -> Result<Option<Record>>;
+    /// What can be read of a record that cannot be read as a whole; its place in the indexes and counters counts.
+    fn salvage(&mut self, row: Row) -> Result<Option<Record>>;
+    /// What a job that exists was asked to be. `Corrupt` when it cannot be read.
+    fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>>;
+    /// The rest of a job. `Corrupt` when it cannot be read.
+    fn extra(&mut self, row: Row) -> Result<Extra>;
+    /// Adds a job.
+    fn insert_job(&mut self, fresh: Fresh) -> Result<()>;
+    /// Replaces a record, and moves it in the indexes.
+    fn update_job(&mut self, before: &Record, after: &Record) -> Result<()>;
+    /// Replaces what a job was asked to be.
+    fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()>;
+    /// Replaces the rest of a job.
+    fn put_extra(&mut self, row: Row, extra: Extra) -> Result<()>;
+    /// Removes a job with its spec, its rest, its logs and its places in all indexes.
+    fn remove_job(&mut self, record: &Record) -> Result<()>;
+
+    /// Ready jobs of a group in a lane beyond `after`, in order.
+    fn ready(&mut self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Result<Vec<(Ord64, Row)>>;
+    /// Scheduled jobs of a queue that are due by `until`, earliest first.
+    fn due(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>>;
+    /// The earliest time of a scheduled job of a queue that is not held.
+    fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>>;
+    /// Active jobs whose lease ended by `until`, earliest first.
+    fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>>;
+    /// Active jobs of a worker that were cancelled.
+    fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>>;
+    /// Ended jobs that say themselves how long they are kept and have to go by `until`.
+    fn removable(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>>;
+    /// Ended jobs of a queue in one state that ended by `until`, earliest first, without those that say themselves how
+    /// long they are kept.
+    fn ended(&mut self, queue: QueueId, state: State, until: Timestamp, limit: usize) -> Result<Vec<Row>>;
+    /// Jobs of one queue and state in listing order: scheduled by time, ready by lane, group and place, active by age,
+    /// ended by time.
+    fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>>;
+
+    /// Who holds a dedup key.
+    fn dedup(&mut self, key: [u8; 16]) -> Result<Option<DedupRow>>;
+    /// Changes or frees it.
+    fn put_dedup(&mut self, key: [u8; 16], row: Option<DedupRow>) -> Result<()>;
+    /// Keys whose time ran out by `until`.
+    fn expired_dedup(&mut self, until: Timestamp, limit: usize) -> Result<Vec<[u8; 16]>>;
+
+    /// The last claim of a worker.
+    fn claim_memo(&mut self, worker: &WorkerId) -> Result<Option<ClaimMemo>>;
+    /// Keeps it.
+    fn put_claim_memo(&mut self, worker: &WorkerId, memo: ClaimMemo, now: Timestamp) -> Result<()>;
+    /// The last report of a worker.
+    fn report_memo(&mut self, worker: &WorkerId) -> Result<ReportMemo>;
+    /// Keeps it.
+    fn put_report_memo(&mut self, worker: &WorkerId, memo: ReportMemo, now: Timestamp) -> Result<()>;
+    /// Forgets what was kept before `before` for workers; answers how many.
+    fn prune_memos(&mut self, before: Timestamp, limit: usize) -> Result<u64>;
+
+    /// The minute of a queue, made if it is not there.
+    fn minute_mut(&mut self, queue: QueueId, minute: i64) -> Result<&mut MinuteMetrics>;
+    /// The minutes of a queue, oldest first.
+    fn minutes(&mut self, queue: QueueId, from: i64, to: i64) -> Result<Vec<MinuteMetrics>>;
+    /// Forgets minutes before `before`; answers how many.
+    fn prune_minutes(&mut self, before: i64, limit: usize) -> Result<u64>;
+
+    /// The number of the last feed entry; 0 when there was none.
+    fn feed_end(&mut self) -> Result<u64>;
+    /// The number of the oldest entry that is kept; one more than the end when there is none.
+    fn feed_begin(&mut self) -> Result<u64>;
+    /// Adds the entry, whose number is one more than the end's.
+    fn append_feed(&mut self, entry: FeedEntry) -> Result<()>;
+    /// Entries after `after`, in order.
+    fn feed(&mut self, after: u64, limit: usize) -> Result<Vec<FeedEntry>>;
+    /// Forgets the oldest entries while those that stay hold more than `events_max` events.
+    fn trim_feed(&mut self, events_max: u64) -> Result<()>;
+
+    /// The numbers of a job's first kept line and of its next one.
+    fn log_range(&mut self, row: Row) -> Result<(u64, u64)>;
+    /// Adds lines from number `first` on.
+    fn append_log(&mut self, row: Row, first: u64, attempt: u32, lines: Vec<LogLine>) -> Result<()>;
+    /// Lines from number `from` on.
+    fn log(&mut self, row: Row, from: u64, limit: usize) -> Result<Vec<(u32, LogLine)>>;
+    /// Forgets lines before number `before`.
+    fn trim_log(&mut self, row: Row, before: u64) -> Result<()>;
+
+    /// A worker.
+    fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>>;
+    /// Adds or replaces a worker.
+    fn put_worker(&mut self, worker: Worker) -> Result<()>;
+    /// Removes a worker.
+    fn remove_worker(&mut self, id: &WorkerId) -> Result<()>;
+    /// All workers, by id.
+    fn workers(&mut self) -> Result<Vec<Worker>>;
+
+    /// A schedule.
+    fn schedule(&mut self, name: &ScheduleName) -> Result<Option<Schedule>>;
+    /// Adds or replaces a schedule.
+    fn put_schedule(&mut self, schedule: Schedule) -> Result<()>;
+    /// Removes a schedule.
+    fn remove_schedule(&mut self, name: &ScheduleName) -> Result<()>;
+    /// All schedules, by name.
+    fn schedules(&mut self) -> Result<Vec<Schedule>>;
+    /// Schedules that are not paused and whose next tick is not after `until`, earliest first.
+    fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>>;
+}

@@ -1,0 +1,134 @@
+//! One error type for every store, so that callers decide by what happened and not by where.
+
+use crate::id::JobId;
+use crate::job::{State, Verb};
+use serde::{Deserialize, Serialize};
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. The first seven concern the store or the whole call, the others one job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "error", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Error {
+    /// The store cannot be reached or is busy; nothing was applied.
+    #[error("the store is unavailable: {reason}; nothing was applied, try again")]
+    Unavailable {
+        /// What the store said.
+        reason: String,
+    },
+    /// The call broke off; it may or may not have been applied.
+    #[error("the store's answer was lost: {reason}; repeat the call with the same ids to learn its outcome")]
+    Unknown {
+        /// What broke.
+        reason: String,
+    },
+    /// No answer in time; it may or may not have been applied.
+    #[error("no answer in time: {reason}; repeat the call with the same ids to learn its outcome")]
+    Timeout {
+        /// Which limit ran out.
+        reason: String,
+    },
+    /// No room: the queue is at its maximum length, or the store's disk or memory is full.
+    #[error("full: {what}; work something off, raise the limit, or try later")]
+    Full {
+        /// What is full.
+        what: String,
+    },
+    /// Stored bytes cannot be read.
+    #[error("stored data is damaged: {what}")]
+    Corrupt {
+        /// Which data, and how it is damaged.
+        what: String,
+    },
+    /// The store was written by another program or by a newer version.
+    #[error("the store does not fit this program: {what}")]
+    Incompatible {
+        /// What does not fit, and what to do.
+        what: String,
+    },
+    /// The request makes no sense; nothing was applied.
+    #[error("invalid {field}: {reason}")]
+    Invalid {
+        /// The field at fault.
+        field: String,
+        /// Why, and what would be right.
+        reason: String,
+    },
+    /// There is no such job, schedule, queue or worker.
+    #[error("not found: {what}")]
+    NotFound {
+        /// What was looked for.
+        what: String,
+    },
+    /// The lease is not the current one: it expired, or the job was given to another worker or ended.
+    #[error("the lease is lost; stop working on this job, its outcome is not wanted any more")]
+    LeaseLost,
+    /// The job's state does not allow this.
+    #[error("a job that is {from} cannot {verb}")]
+    IllegalTransition {
+        /// The state the job is in.
+        from: State,
+        /// What was asked of it.
+        verb: Verb,
+    },
+    /// The id is taken by a job with another content.
+    #[error("the id {id} is taken by a job with another content")]
+    Duplicate {
+        /// The id that is taken.
+        id: JobId,
+    },
+    /// A bound of the contract was exceeded.
+    #[error("{what} is {got}, at most {max} is allowed")]
+    Limit {
+        /// What exceeds its bound.
+        what: String,
+        /// The bound.
+        max: u64,
+        /// What was asked for.
+        got: u64,
+    },
+}
+
+impl Error {
+    /// A request that makes no sense.
+    pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), reason: reason.into() }
+    }
+
+    /// A bound that was exceeded.
+    pub fn limit(what: impl Into<String>, max: u64, got: u64) -> Self {
+        Self::Limit { what: what.into(), max, got }
+    }
+
+    /// Something that is not there.
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::NotFound { what: what.into() }
+    }
+
+    /// Stored bytes that cannot be read.
+    pub fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+
+    /// True when the same call may succeed later. After `Unknown` and `Timeout` repeat it with the same ids.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Unknown { .. } | Self::Timeout { .. } | Self::Full { .. })
+    }
+
+    /// True when nobody knows whether the call was applied.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::Timeout { .. })
+    }
+
+    /// True when the worker must stop working on the job.
+    pub fn is_lease_lost(&self) -> bool {
+        matches!(self, Self::LeaseLost)
+    }
+
+    /// True when what was asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+}

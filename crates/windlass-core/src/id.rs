@@ -1,0 +1,257 @@
+//! Ids and tokens.
+
+use crate::error::{Error, Result};
+use crate::name::{CustomId, GroupName, QueueName};
+use crate::random::Random;
+use crate::time::Clock;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Base-32 digits of 128 bits.
+const DIGITS: usize = 26;
+
+/// The id of a job: the partition it lives in and 128 bits that its creator chose.
+///
+/// The creator makes the id, so a repeated enqueue is recognised. An id says nothing about order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId {
+    partition: u16,
+    bits: u128,
+}
+
+impl JobId {
+    /// From its parts.
+    pub const fn from_parts(partition: u16, bits: u128) -> Self {
+        Self { partition, bits }
+    }
+
+    /// The id of the job that its creator called `custom`: the same name in the same queue and group is the same id.
+    pub fn named(queue: &QueueName, group: Option<&GroupName>, custom: &CustomId) -> Self {
+        let mut hash = blake3::Hasher::new_derive_key("windlass custom job id v1");
+        for part in [queue.as_str(), group.map_or("", GroupName::as_str), custom.as_str()] {
+            // Names have no control characters, so this separator cannot stand inside one.
+            hash.update(part.as_bytes()).update(b"\0");
+        }
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        Self { partition: 0, bits: with_version(u128::from_be_bytes(bytes), 8) }
+    }
+
+    /// The partition the job lives in.
+    pub const fn partition(self) -> u16 {
+        self.partition
+    }
+
+    /// The bits its creator chose.
+    pub const fn bits(self) -> u128 {
+        self.bits
+    }
+}
+
+/// Stamps a UUID version and the standard variant over the bits that hold them.
+const fn with_version(bits: u128, version: u128) -> u128 {
+    let cleared = bits & !(0xf << 76) & !(0b11 << 62);
+    cleared | version << 76 | 0b10 << 62
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0u8; DIGITS];
+        let mut rest = self.bits;
+        for digit in text.iter_mut().rev() {
+            *digit = ALPHABET[(rest & 31) as usize];
+            rest >>= 5;
+        }
+        write!(f, "{}-{}", self.partition, std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for JobId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid("job id", format!("`{}` is not one; an id looks like 0-{}", short(text), "0".repeat(DIGITS)))
+        };
+        let (partition, digits) = text.split_once('-').ok_or_else(wrong)?;
+        let plain = partition == "0" || !partition.starts_with(['0', '+']);
+        let partition: u16 = partition.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
+        if digits.len() != DIGITS || digits.as_bytes()[0] > b'7' {
+            return Err(wrong());
+        }
+        let mut bits = 0u128;
+        for byte in digits.bytes() {
+            let value = ALPHABET.iter().position(|&a| a == byte).ok_or_else(wrong)?;
+            bits = bits << 5 | value as u128;
+        }
+        Ok(Self { partition, bits })
+    }
+}
+
+/// At most 40 characters of what the user typed, so that an error stays readable.
+fn short(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+impl TryFrom<String> for JobId {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> String {
+        id.to_string()
+    }
+}
+
+/// The proof of one claim: random, compared by equality, never ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Token(u64);
+
+impl Token {
+    /// From its bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Token {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let bits = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16 && !text.starts_with('+'));
+        bits.map(Self).ok_or_else(|| Error::invalid("token", "a token is 16 hexadecimal digits"))
+    }
+}
+
+impl TryFrom<String> for Token {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Token> for String {
+    fn from(token: Token) -> String {
+        token.to_string()
+    }
+}
+
+/// Makes ids: UUID version 7 from an injected clock and injected randomness.
+#[derive(Clone)]
+pub struct Ids {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+impl Ids {
+    /// From a clock and randomness.
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self { clock, random }
+    }
+
+    /// A fresh id.
+    pub fn next(&self) -> JobId {
+        let ms = u128::from(self.clock.now().as_ms().max(0).cast_unsigned()) & 0xffff_ffff_ffff;
+        let noise = u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
+        let bits = ms << 80 | noise & ((1 << 80) - 1);
+        JobId { partition: 0, bits: with_version(bits, 7) }
+    }
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ids")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::StrongRandom;
+    use crate::time::{Timestamp, VirtualClock};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_id_comes_back_from_its_text(partition: u16, bits: u128) {
+            let id = JobId::from_parts(partition, bits);
+            prop_assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
+        }
+
+        #[test]
+        fn no_text_panics_and_what_parses_is_canonical(text in ".{0,40}") {
+            if let Ok(id) = text.parse::<JobId>() {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn tokens_come_back(bits: u64) {
+            let token = Token::from_bits(bits);
+            prop_assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_an_id_are_refused() {
+        let id = JobId::from_parts(3, u128::MAX).to_string();
+        assert_eq!(id, format!("3-7{}", "z".repeat(25)));
+        for bad in ["", "3", "3-", "../../etc/passwd", "03-70000000000000000000000000", "+3-70000000000000000000000000"]
+        {
+            assert!(bad.parse::<JobId>().is_err(), "{bad}");
+        }
+        assert!(format!("3-8{}", "0".repeat(25)).parse::<JobId>().is_err(), "more than 128 bits");
+    }
+
+    #[test]
+    fn made_ids_are_uuid_v7_and_differ() {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_763_236_800_123)));
+        let ids = Ids::new(clock, Arc::new(StrongRandom::seeded(7)));
+        let (a, b) = (ids.next(), ids.next());
+        assert_ne!(a, b);
+        assert_eq!(a.bits() >> 80, 1_763_236_800_123);
+        assert_eq!(a.bits() >> 76 & 0xf, 7);
+        assert_eq!(a.bits() >> 62 & 0b11, 0b10);
+    }
+
+    #[test]
+    fn a_custom_id_is_unique_within_queue_and_group_only() {
+        let q = |s| QueueName::new(s).unwrap();
+        let g = GroupName::new("g").unwrap();
+        let c = |s| CustomId::new(s).unwrap();
+        let id = JobId::named(&q("a"), None, &c("x"));
+        assert_eq!(id, JobId::named(&q("a"), None, &c("x")));
+        assert_ne!(id, JobId::named(&q("b"), None, &c("x")));
+        assert_ne!(id, JobId::named(&q("a"), Some(&g), &c("x")));
+        assert_ne!(id, JobId::named(&q("a"), None, &c("y")));
+    }
+}

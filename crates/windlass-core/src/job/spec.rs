@@ -1,0 +1,341 @@
+//! What a job was asked to be: everything its creator says.
+
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::name::{CustomId, DedupKey, GroupName, JOB_LABELS_MAX, Kind, Labels, QueueName};
+use crate::payload::Payload;
+use crate::retry::{RETRY_DELAY_MS_MAX, RetryPolicy};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The largest payload: 4 MiB.
+pub const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
+/// The largest result, outputs included: 1 MiB.
+pub const RESULT_BYTES_MAX: u64 = 1 << 20;
+/// The shortest lease.
+pub const LEASE_MS_MIN: u64 = 10;
+/// The longest lease: one day.
+pub const LEASE_MS_MAX: u64 = 24 * 3_600 * 1_000;
+/// The longest timeout: 31 days.
+pub const TIMEOUT_MS_MAX: u64 = 31 * 24 * 3_600 * 1_000;
+/// The most metadata entries of a job.
+pub const METADATA_MAX: usize = 64;
+/// The longest text of one metadata value or trace header.
+const METADATA_BYTES_MAX: usize = 4_096;
+/// The most attempts, and the most stalls, of a job.
+const ATTEMPTS_MAX: u32 = 10_000;
+
+/// When a job may start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Due {
+    /// At once.
+    #[default]
+    Now,
+    /// So long after the store has accepted it, by the store's clock.
+    DelayMs(u64),
+    /// At this time.
+    At(Timestamp),
+}
+
+impl Due {
+    /// The time it means when the store's clock shows `now`.
+    pub fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Now => now,
+            Self::DelayMs(ms) => now.plus_ms(ms),
+            Self::At(time) => time,
+        }
+    }
+
+    /// Refuses what lies outside the calendar or too far ahead.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Self::At(time) => time.check("run_at").map(drop),
+            Self::DelayMs(ms) if ms > RETRY_DELAY_MS_MAX => Err(Error::limit("delay_ms", RETRY_DELAY_MS_MAX, ms)),
+            Self::Now | Self::DelayMs(_) => Ok(()),
+        }
+    }
+}
+
+/// By what jobs count as the same work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DedupBy {
+    /// By a key of the creator's.
+    Key(DedupKey),
+    /// By kind and payload.
+    Payload,
+}
+
+/// What happens to a second job with the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DedupMode {
+    /// It is turned away while the first one has not ended (and its time, if given, has not run out).
+    Reject,
+    /// It takes the place of the first one while that has not started: a debounce.
+    Replace,
+    /// It is turned away until the time has run out, whatever became of the first one.
+    Throttle,
+    /// Like `Replace`; and while the first one is active it waits behind it, and only the last such job is kept.
+    KeepLast,
+}
+
+/// How a job is kept from being there twice. A key counts within its queue and group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dedup {
+    /// By what.
+    pub by: DedupBy,
+    /// How.
+    pub mode: DedupMode,
+    /// How long the key is held at most; `Throttle` needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+}
+
+impl Dedup {
+    fn check(&self) -> Result<()> {
+        match (self.ttl_ms, self.mode) {
+            (None, DedupMode::Throttle) => Err(Error::invalid("dedup.ttl_ms", "throttle needs it; say for how long")),
+            (Some(0), _) => Err(Error::invalid("dedup.ttl_ms", "is 0; leave it out or give milliseconds")),
+            (Some(ms), _) if ms > RETRY_DELAY_MS_MAX => Err(Error::limit("dedup.ttl_ms", RETRY_DELAY_MS_MAX, ms)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How long an ended job is kept, in place of the queue's age limit; 0 removes it at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeepFor {
+    /// After it succeeded or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded_ms: Option<u64>,
+    /// After it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_ms: Option<u64>,
+}
+
+/// W3C trace context, carried from enqueue to handler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceContext {
+    /// The `traceparent` header.
+    pub parent: String,
+    /// The `tracestate` header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// What a job was asked to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// The queue it waits on.
+    pub queue: QueueName,
+    /// What it is; it names the handler.
+    pub kind: Kind,
+    /// Its input.
+    pub payload: Payload,
+    /// Lower first.
+    pub priority: i16,
+    /// Heads its priority instead of following it.
+    pub lifo: bool,
+    /// How often it may be tried.
+    pub attempts: u32,
+    /// How often its worker may vanish.
+    pub stalls: u32,
+    /// How long one attempt may take.
+    pub timeout_ms: Option<u64>,
+    /// How long to wait between attempts.
+    pub retry: RetryPolicy,
+    /// What a worker must offer.
+    pub labels: Labels,
+    /// The group it belongs to.
+    pub group: Option<GroupName>,
+    /// The id its creator gave it.
+    pub custom_id: Option<CustomId>,
+    /// How it is kept from being there twice.
+    pub dedup: Option<Dedup>,
+    /// How long it is kept when it has ended.
+    pub keep_for: KeepFor,
+    /// Anything its creator wants to carry along.
+    pub metadata: BTreeMap<String, String>,
+    /// The trace it belongs to.
+    pub trace: Option<TraceContext>,
+}
+
+impl JobSpec {
+    /// A job with all defaults: 3 attempts, 1 stall, exponential back-off, priority 0.
+    pub fn new(queue: QueueName, kind: Kind, payload: Payload) -> Self {
+        Self {
+            queue,
+            kind,
+            payload,
+            priority: 0,
+            lifo: false,
+            attempts: 3,
+            stalls: 1,
+            timeout_ms: None,
+            retry: RetryPolicy::default(),
+            labels: Labels::default(),
+            group: None,
+            custom_id: None,
+            dedup: None,
+            keep_for: KeepFor::default(),
+            metadata: BTreeMap::new(),
+            trace: None,
+        }
+    }
+
+    /// Refuses what cannot be meant. Names are valid by their type.
+    pub fn check(&self) -> Result<()> {
+        self.payload.check("payload", PAYLOAD_BYTES_MAX)?;
+        self.retry.check()?;
+        check_budget("attempts", self.attempts, 1)?;
+        check_budget("stalls", self.stalls, 0)?;
+        match self.timeout_ms {
+            Some(0) => {
+                return Err(Error::invalid("timeout_ms", "is 0; leave it out for no timeout"));
+            }
+            Some(ms) if ms > TIMEOUT_MS_MAX => {
+                return Err(Error::limit("timeout_ms", TIMEOUT_MS_MAX, ms));
+            }
+            _ => {}
+        }
+        if self.labels.len() > JOB_LABELS_MAX {
+            return Err(Error::limit("labels", JOB_LABELS_MAX as u64, self.labels.len() as u64));
+        }
+        if let Some(dedup) = &self.dedup {
+            dedup.check()?;
+        }
+        self.check_metadata()
+    }
+
+    fn check_metadata(&self) -> Result<()> {
+        if self.metadata.len() > METADATA_MAX {
+            return Err(Error::limit("metadata", METADATA_MAX as u64, self.metadata.len() as u64));
+        }
+        let trace = self.trace.iter().flat_map(|t| [Some(&t.parent), t.state.as_ref()]).flatten();
+        let texts = self.metadata.iter().flat_map(|(key, value)| [key, value]).chain(trace);
+        match texts.map(String::len).max() {
+            Some(longest) if longest > METADATA_BYTES_MAX => {
+                Err(Error::limit("metadata, in bytes,", METADATA_BYTES_MAX as u64, longest as u64))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The key under which it counts as the same work, as 16 bytes.
+    pub fn dedup_hash(&self) -> Option<[u8; 16]> {
+        let dedup = self.dedup.as_ref()?;
+        let mut hash = blake3::Hasher::new_derive_key("windlass dedup key v1");
+        hash.update(self.queue.as_str().as_bytes()).update(b"\0");
+        hash.update(self.group.as_ref().map_or("", GroupName::as_str).as_bytes()).update(b"\0");
+        match &dedup.by {
+            DedupBy::Key(key) => hash.update(b"k").update(key.as_str().as_bytes()),
+            DedupBy::Payload => {
+                hash.update(b"p").update(self.kind.as_str().as_bytes()).update(b"\0");
+                hash.update(self.payload.content_type.as_bytes()).update(b"\0").update(&self.payload.bytes)
+            }
+        };
+        hash.finalize().as_bytes()[..16].try_into().ok()
+    }
+}
+
+fn check_budget(field: &'static str, value: u32, least: u32) -> Result<()> {
+    if value < least {
+        return Err(Error::invalid(field, format!("is {value}; give at least {least}")));
+    }
+    if value > ATTEMPTS_MAX {
+        return Err(Error::limit(field, u64::from(ATTEMPTS_MAX), u64::from(value)));
+    }
+    Ok(())
+}
+
+/// A job to enqueue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewJob {
+    /// Its id, made by its creator; a custom id takes its place.
+    pub id: JobId,
+    /// When it may start.
+    pub due: Due,
+    /// What it is.
+    pub spec: JobSpec,
+}
+
+impl NewJob {
+    /// A job to run as soon as a worker is free.
+    pub fn new(id: JobId, spec: JobSpec) -> Self {
+        Self { id, due: Due::Now, spec }
+    }
+
+    /// The same, due later.
+    #[must_use]
+    pub fn due(mut self, due: Due) -> Self {
+        self.due = due;
+        self
+    }
+
+    /// The id it will have: that of its custom id, or its own.
+    pub fn effective_id(&self) -> JobId {
+        match &self.spec.custom_id {
+            Some(custom) => JobId::named(&self.spec.queue, self.spec.group.as_ref(), custom),
+            None => self.id,
+        }
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        self.due.check()?;
+        self.spec.check()
+    }
+
+    /// Tells two contents apart: the same job enqueued again has the same fingerprint.
+    ///
+    /// Everything of the request counts but its id, so that a repeated enqueue is told from another job with its id.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = blake3::Hasher::new();
+        let spec = &self.spec;
+        // How many labels there are, or the last of them could pass for the text that follows them.
+        hash.update(&(spec.labels.len() as u64).to_le_bytes());
+        let mut text = |part: &str| {
+            hash.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        };
+        text(spec.queue.as_str());
+        text(spec.kind.as_str());
+        text(&spec.payload.content_type);
+        text(spec.group.as_ref().map_or("", GroupName::as_str));
+        spec.labels.iter().for_each(|label| text(label.as_str()));
+        if !self.is_plain() {
+            // Rare fields, through their one canonical text.
+            let rest =
+                (&spec.timeout_ms, &spec.retry, &spec.dedup, &spec.keep_for, &spec.metadata, &spec.trace, self.due);
+            text(&serde_json::to_string(&rest).unwrap_or_default());
+        }
+        hash.update(&spec.priority.to_le_bytes()).update(&[u8::from(spec.lifo)]);
+        hash.update(&spec.attempts.to_le_bytes()).update(&spec.stalls.to_le_bytes());
+        hash.update(&spec.payload.bytes);
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
+        u64::from_le_bytes(first)
+    }
+
+    /// True when every rarely used field has its default.
+    fn is_plain(&self) -> bool {
+        let spec = &self.spec;
+        self.due == Due::Now
+            && spec.timeout_ms.is_none()
+            && spec.dedup.is_none()
+            && spec.trace.is_none()
+            && spec.metadata.is_empty()
+            && spec.keep_for == KeepFor::default()
+            && spec.retry == RetryPolicy::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

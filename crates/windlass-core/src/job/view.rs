@@ -1,0 +1,148 @@
+//! What the outside sees of a job.
+
+use super::machine::State;
+use super::spec::JobSpec;
+use crate::id::{JobId, Token};
+use crate::name::{GroupName, Kind, QueueName, WorkerId};
+use crate::payload::Payload;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The proof of an exclusive claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    /// The job.
+    pub job: JobId,
+    /// Which attempt it is; the first is 1.
+    pub attempt: u32,
+    /// Random; whoever has it may speak for this attempt.
+    pub token: Token,
+}
+
+/// Who holds a job and until when; the token stays secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// Who.
+    pub worker: WorkerId,
+    /// Until when, by the store's clock.
+    pub expires_at: Timestamp,
+}
+
+/// How an attempt went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The handler returned an error.
+    Error,
+    /// The handler panicked.
+    Panic,
+    /// The attempt took longer than its timeout.
+    Timeout,
+    /// The lease ran out: the worker died, froze, or lost the store.
+    Stalled,
+    /// The worker gave the job back after it had started it.
+    Released,
+    /// The stored job cannot be read.
+    Quarantined,
+}
+
+/// One attempt that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// How.
+    pub class: FailureClass,
+    /// In words.
+    pub message: String,
+    /// In which attempt.
+    pub attempt: u32,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How far a handler says it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// From 0 to 100.
+    pub percent: u8,
+    /// In words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// All there is to know about a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// What it was asked to be; priority and payload as they were last changed.
+    pub spec: Arc<JobSpec>,
+    /// Where it stands.
+    pub state: State,
+    /// Attempts spent, the running one included.
+    pub attempt: u32,
+    /// Leases that ran out.
+    pub stalls: u32,
+    /// Explicit retries after it had ended.
+    pub retries: u32,
+    /// When a scheduled job becomes ready; `None` while it is held behind another.
+    pub due_at: Option<Timestamp>,
+    /// Who works on it.
+    pub lease: Option<LeaseView>,
+    /// Its cancel was acknowledged and its handler is being told.
+    pub cancel_requested: bool,
+    /// How far its handler says it is.
+    pub progress: Option<Progress>,
+    /// What its handler returned.
+    pub result: Option<Payload>,
+    /// Named values for whoever comes after it.
+    pub outputs: BTreeMap<String, String>,
+    /// The last attempts that went wrong, oldest first.
+    pub failures: Vec<Failure>,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it was last claimed.
+    pub claimed_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Why its stored form cannot be read; such a job is never claimed.
+    pub quarantined: Option<String>,
+}
+
+/// A job in a listing: no payload, no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSummary {
+    /// Its id.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its group.
+    pub group: Option<GroupName>,
+    /// The id its creator gave it.
+    pub custom_id: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// Lower first.
+    pub priority: i16,
+    /// Attempts spent.
+    pub attempt: u32,
+    /// Attempts it may spend.
+    pub attempts_max: u32,
+    /// When a scheduled job becomes ready.
+    pub due_at: Option<Timestamp>,
+    /// Who works on it.
+    pub worker: Option<WorkerId>,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// When it was last claimed.
+    pub claimed_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// Its stored form cannot be read.
+    pub quarantined: bool,
+}

@@ -1,0 +1,233 @@
+//! Validated names. A name that exists is valid: it is checked once, when it is made, and never again.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+fn check(field: &'static str, text: &str) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid(field, "is empty; give it 1 to 255 bytes"));
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(Error::limit(field, NAME_BYTES_MAX as u64, text.len() as u64));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(Error::invalid(field, format!("contains the control character U+{:04X}; remove it", c as u32))),
+        None => Ok(()),
+    }
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $field:literal) => {
+        $(#[$doc])*
+        ///
+        /// 1 to 255 bytes of UTF-8 without control characters; cheap to clone.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` and makes a name of it.
+            pub fn new(text: impl AsRef<str>) -> Result<Self> {
+                let text = text.as_ref();
+                check($field, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Error;
+            fn try_from(text: String) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = Error;
+            fn try_from(text: &str) -> Result<Self> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a queue.
+    QueueName,
+    "queue"
+);
+name_type!(
+    /// The kind of a job; it names the handler. A version is part of it, by convention as `name@2`.
+    Kind,
+    "kind"
+);
+name_type!(
+    /// A group inside a queue: a tenant, an account, anything that wants its own cap, rate and fair share.
+    GroupName,
+    "group"
+);
+name_type!(
+    /// Something a worker offers and a job may require.
+    Label,
+    "label"
+);
+name_type!(
+    /// The id of one worker process; a restarted worker takes a new one.
+    WorkerId,
+    "worker"
+);
+name_type!(
+    /// An id that the caller chose for a job, unique within its queue and group.
+    CustomId,
+    "custom_id"
+);
+name_type!(
+    /// The key under which jobs count as the same work.
+    DedupKey,
+    "dedup.key"
+);
+name_type!(
+    /// The name of a schedule.
+    ScheduleName,
+    "schedule"
+);
+
+/// The most labels a job may require.
+pub const JOB_LABELS_MAX: usize = 16;
+/// The most labels a worker may offer.
+pub const WORKER_LABELS_MAX: usize = 64;
+
+/// A canonical set of labels: sorted, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<Label>", into = "Vec<Label>")]
+pub struct Labels(Arc<[Label]>);
+
+impl Labels {
+    /// Makes the canonical set.
+    pub fn new(labels: impl IntoIterator<Item = Label>) -> Self {
+        let mut all: Vec<Label> = labels.into_iter().collect();
+        all.sort();
+        all.dedup();
+        Self(all.into())
+    }
+
+    /// Checks every text and makes the canonical set.
+    pub fn parse<S: AsRef<str>>(labels: impl IntoIterator<Item = S>) -> Result<Self> {
+        let all: Result<Vec<Label>> = labels.into_iter().map(Label::new).collect();
+        Ok(Self::new(all?))
+    }
+
+    /// True when every label of `self` is in `offered`.
+    pub fn is_subset_of(&self, offered: &Labels) -> bool {
+        self.0.iter().all(|label| offered.0.binary_search(label).is_ok())
+    }
+
+    /// The labels of `self` that `offered` lacks.
+    pub fn missing_from(&self, offered: &Labels) -> Vec<Label> {
+        self.0.iter().filter(|label| offered.0.binary_search(label).is_err()).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True when `label` is one of them.
+    pub fn contains(&self, label: &Label) -> bool {
+        self.0.binary_search(label).is_ok()
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = &Label> {
+        self.0.iter()
+    }
+}
+
+impl From<Vec<Label>> for Labels {
+    fn from(labels: Vec<Label>) -> Self {
+        Self::new(labels)
+    }
+}
+
+impl From<Labels> for Vec<Label> {
+    fn from(labels: Labels) -> Self {
+        labels.0.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_names_and_control_characters_are_not() {
+        for good in ["a*", "a}b{c", "..", "../../etc/passwd", "%2e%2e%2f", "é", &"x".repeat(255)] {
+            assert_eq!(QueueName::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a\0b", "a\r\nb", "\u{85}", &"x".repeat(256), &"é".repeat(128)] {
+            assert!(QueueName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn labels_are_canonical_and_subset_is_by_value() {
+        let job = Labels::parse(["gpu", "aws", "gpu"]).unwrap();
+        assert_eq!(job.len(), 2);
+        assert_eq!(job, Labels::parse(["aws", "gpu"]).unwrap());
+        assert!(job.is_subset_of(&Labels::parse(["gpu", "linux", "aws"]).unwrap()));
+        assert!(!job.is_subset_of(&Labels::parse(["gpu"]).unwrap()));
+        assert_eq!(job.missing_from(&Labels::parse(["gpu"]).unwrap()), vec![Label::new("aws").unwrap()]);
+        assert!(Labels::default().is_subset_of(&Labels::default()));
+    }
+}

@@ -1,0 +1,102 @@
+//! The feed: what changed, in order, to be read from any point.
+
+use super::settings::Setting;
+use crate::error::Result;
+use crate::id::JobId;
+use crate::job::{State, Verb};
+use crate::name::{QueueName, ScheduleName};
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// The ordered, resumable stream of what changed.
+#[async_trait]
+pub trait Feed: Send + Sync + 'static {
+    /// Reads on after a cursor. Entries come in order, each once.
+    async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage>;
+}
+
+/// A place in the feed; 0 is before the first entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FeedCursor(pub u64);
+
+/// What to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedRequest {
+    /// After this entry; `None` asks only where the end is.
+    pub after: Option<FeedCursor>,
+    /// How many entries at most, from 1 to 10,000.
+    pub max: u32,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedPage {
+    /// Entries that the caller has missed for ever: it must look at the state itself and go on from `next`.
+    pub gap: bool,
+    /// The entries.
+    pub entries: Vec<FeedEntry>,
+    /// Where to go on.
+    pub next: FeedCursor,
+}
+
+/// One atomic step and all that it changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedEntry {
+    /// Its place.
+    pub cursor: FeedCursor,
+    /// When.
+    pub at: Timestamp,
+    /// What changed, in order.
+    pub events: Vec<FeedEvent>,
+}
+
+/// Something that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FeedEvent {
+    /// A job.
+    Job(Transition),
+    /// A queue's or group's settings.
+    Settings(Setting),
+    /// A queue is gone.
+    QueueRemoved {
+        /// Which.
+        queue: QueueName,
+    },
+    /// A schedule was made or changed.
+    SchedulePut {
+        /// Which.
+        schedule: ScheduleName,
+    },
+    /// A schedule is gone.
+    ScheduleRemoved {
+        /// Which.
+        schedule: ScheduleName,
+    },
+    /// A schedule's tick was handled.
+    ScheduleFired {
+        /// Which.
+        schedule: ScheduleName,
+        /// The tick.
+        tick: Timestamp,
+    },
+}
+
+/// A job that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// Which.
+    pub job: JobId,
+    /// On which queue.
+    pub queue: QueueName,
+    /// What happened to it.
+    pub verb: Verb,
+    /// From which state; `None` when it is new.
+    pub from: Option<State>,
+    /// To which state; `None` when it is gone.
+    pub to: Option<State>,
+    /// Attempts spent.
+    pub attempt: u32,
+}

@@ -1,0 +1,92 @@
+//! The storage contract.
+//!
+//! Everything is batched: results come in the order of the input, one per item. An error of the whole call means that
+//! nothing is known about any item; an error of an item means that this item changed nothing. Every change is atomic per
+//! item, and every change that needs a lease checks its token in the same atomic step.
+
+mod feed;
+mod logs;
+mod queue;
+mod schedules;
+mod settings;
+mod workers;
+
+use crate::error::Result;
+use crate::id::JobId;
+use crate::name::QueueName;
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+pub use feed::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
+pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
+pub use queue::{
+    BATCH_MAX, Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, ClaimRequest, Claimed, ClaimedJob,
+    EnqueueRequest, Enqueued, Explanation, Filter, GroupPage, GroupStatus, GroupsRequest, JobPage, JobQueue, Kinds,
+    LIST_MAX, ListOrder, ListRequest, MetricsRequest, MinuteMetrics, Outcome, OutcomeKind, QueueCounts, QueueStatus,
+    Reason, RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, Sweep, SweepKind, Swept,
+    WorkMark,
+};
+pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
+pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
+pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
+
+/// What survives which accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Nothing survives the end of the process: for tests.
+    None,
+    /// Acknowledged work survives a crash of our processes, not a power cut.
+    Process,
+    /// Acknowledged work survives a power cut.
+    Power,
+    /// Acknowledged work survives a power cut of one server; a failover may lose the last of it.
+    FailoverBestEffort,
+}
+
+/// What a store says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreInfo {
+    /// Which store: `memory`, `sqlite`, …
+    pub store: String,
+    /// The version of the layout it keeps.
+    pub layout: u32,
+    /// What it promises, checked against its live settings.
+    pub durability: Durability,
+    /// Settings worth showing.
+    pub details: Vec<(String, String)>,
+}
+
+/// Something to wait for. A wait only shortens the time until the next look; nothing depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Work on one of these queues that the claim which gave `mark` had not seen.
+    Work {
+        /// The queues.
+        queues: Vec<QueueName>,
+        /// From the last claim.
+        mark: WorkMark,
+    },
+    /// The end or removal of a job.
+    Job(JobId),
+    /// An entry of the feed after this one.
+    Feed(FeedCursor),
+}
+
+/// All of the contract: what a program holds as `Arc<dyn Store>`.
+#[async_trait]
+pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + Feed {
+    /// What kind of store this is and what it promises.
+    async fn info(&self) -> Result<StoreInfo>;
+
+    /// The store's clock.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Returns when what it waits for may have happened, and perhaps earlier. Callers bound it by a time of their own and
+    /// look again in any case.
+    async fn wait(&self, what: WaitFor) -> Result<()>;
+
+    /// Lets go of everything. Safe to call twice; calls that come later answer `Unavailable`.
+    async fn close(&self) -> Result<()>;
+}

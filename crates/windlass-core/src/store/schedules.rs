@@ -1,0 +1,71 @@
+//! Schedules: the row is the truth. Policy is computed by [`crate::schedule`]; the store only fences.
+
+use crate::error::Result;
+use crate::job::{NewJob, State};
+use crate::name::ScheduleName;
+use crate::schedule::Schedule;
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// Rules that create jobs.
+#[async_trait]
+pub trait ScheduleStore: Send + Sync + 'static {
+    /// Makes or changes a schedule. `next_tick` of the given one counts; its history is kept from the stored one.
+    async fn put_schedule(&self, schedule: Schedule) -> Result<()>;
+
+    /// Removes a schedule; false when there was none. Jobs that it created stay.
+    async fn remove_schedule(&self, name: ScheduleName) -> Result<bool>;
+
+    /// All schedules, by name.
+    async fn schedules(&self) -> Result<Vec<Schedule>>;
+
+    /// Schedules whose next tick has come by the store's clock, the most overdue first.
+    async fn due_schedules(&self, max: u32) -> Result<Vec<DueSchedule>>;
+
+    /// Handles a tick in one step: creates its jobs and moves on to the next one, if the schedule still expects it.
+    async fn fire(&self, fire: Fire) -> Result<FireOutcome>;
+}
+
+/// A schedule whose tick has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueSchedule {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The state of the last job that it created, if that still exists.
+    pub last_job_state: Option<State>,
+}
+
+/// A tick to handle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fire {
+    /// Of this schedule.
+    pub name: ScheduleName,
+    /// The tick that the schedule must still be waiting for; `None` fires it out of turn and leaves its ticks alone.
+    pub expected: Option<Timestamp>,
+    /// The revision that the schedule must still have.
+    pub revision: u64,
+    /// The jobs to create.
+    pub jobs: Vec<NewJob>,
+    /// The next tick; `None` when there is none. Ignored when fired out of turn.
+    pub next: Option<Timestamp>,
+    /// Create no job if the last one has not ended.
+    pub skip_if_running: bool,
+}
+
+/// What became of a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FireOutcome {
+    /// Handled; so many jobs were created.
+    Fired {
+        /// How many.
+        jobs: u32,
+    },
+    /// Handled, without a job, because the last one has not ended.
+    Skipped,
+    /// Somebody else has handled it or changed the schedule.
+    Stale,
+}

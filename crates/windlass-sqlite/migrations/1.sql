@@ -1,0 +1,116 @@
+-- Purpose: the first layout. Times are milliseconds since 1970; states are numbered as in windlass_state.
+-- Outcomes: every table, index and view of Windlass exists; their names begin with windlass_.
+
+CREATE TABLE windlass_meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO windlass_meta (key, value) VALUES ('layout', 1), ('seq', 0);
+
+CREATE TABLE windlass_state (code INTEGER PRIMARY KEY, name TEXT NOT NULL);
+INSERT INTO windlass_state VALUES
+  (0, 'scheduled'), (1, 'ready'), (2, 'active'), (3, 'succeeded'), (4, 'failed'), (5, 'cancelled');
+
+CREATE TABLE windlass_queue (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, plain INTEGER NOT NULL, settings TEXT NOT NULL,
+  scheduled INTEGER NOT NULL, ready INTEGER NOT NULL, active INTEGER NOT NULL,
+  succeeded INTEGER NOT NULL, failed INTEGER NOT NULL, cancelled INTEGER NOT NULL,
+  vtime INTEGER NOT NULL, meter TEXT NOT NULL
+);
+
+CREATE TABLE windlass_lane (
+  id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, kind TEXT NOT NULL, labels TEXT NOT NULL,
+  jobs INTEGER NOT NULL, ready INTEGER NOT NULL, head INTEGER NOT NULL,
+  UNIQUE (queue, kind, labels)
+);
+
+CREATE TABLE windlass_group (
+  id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, name TEXT, settings TEXT NOT NULL,
+  ready INTEGER NOT NULL, active INTEGER NOT NULL, vtime INTEGER NOT NULL, meter TEXT NOT NULL,
+  parked INTEGER NOT NULL, wake_at INTEGER
+);
+CREATE UNIQUE INDEX windlass_group_name ON windlass_group (queue, name) WHERE name IS NOT NULL;
+CREATE INDEX windlass_group_parked ON windlass_group (queue, id) WHERE parked <> 0;
+CREATE INDEX windlass_group_wake ON windlass_group (wake_at, id) WHERE wake_at IS NOT NULL;
+
+-- The ready jobs of one group in one lane, and its place in the lane's ring.
+CREATE TABLE windlass_sub (
+  grp INTEGER NOT NULL, lane INTEGER NOT NULL, ready INTEGER NOT NULL, vtime INTEGER,
+  PRIMARY KEY (grp, lane)
+) WITHOUT ROWID;
+CREATE INDEX windlass_sub_ring ON windlass_sub (lane, vtime, grp) WHERE vtime IS NOT NULL;
+
+-- What changes of a job. A held job is scheduled at the end of time.
+CREATE TABLE windlass_job (
+  row INTEGER PRIMARY KEY, id TEXT NOT NULL, queue INTEGER NOT NULL, lane INTEGER NOT NULL, grp INTEGER,
+  state INTEGER NOT NULL, ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, attempts_max INTEGER NOT NULL, stalls INTEGER NOT NULL, stalls_max INTEGER NOT NULL,
+  retries INTEGER NOT NULL, due_at INTEGER, worker TEXT, token INTEGER, expires_at INTEGER,
+  last_token INTEGER, last_state INTEGER,
+  created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, claimed_at INTEGER, finished_at INTEGER, remove_at INTEGER,
+  fingerprint INTEGER NOT NULL, dedup BLOB
+);
+CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
+CREATE INDEX windlass_job_ready ON windlass_job (lane, grp, ord) WHERE state = 1;
+CREATE INDEX windlass_job_due ON windlass_job (queue, due_at) WHERE state = 0;
+CREATE INDEX windlass_job_lease ON windlass_job (expires_at) WHERE state = 2;
+CREATE INDEX windlass_job_ended ON windlass_job (lane, state, finished_at) WHERE state > 2;
+CREATE INDEX windlass_job_remove ON windlass_job (remove_at) WHERE remove_at IS NOT NULL;
+-- Bit 2 of the flags: its cancel was acknowledged.
+CREATE INDEX windlass_job_cancel ON windlass_job (worker) WHERE state = 2 AND flags & 2;
+
+-- What a job was asked to be; `rest` holds what differs from the defaults.
+CREATE TABLE windlass_spec (row INTEGER PRIMARY KEY, payload BLOB NOT NULL, content_type TEXT, rest TEXT);
+
+-- What a job left behind.
+CREATE TABLE windlass_extra (
+  row INTEGER PRIMARY KEY, progress TEXT, result BLOB, result_type TEXT, outputs TEXT, failures TEXT,
+  held_due_at INTEGER
+);
+
+CREATE TABLE windlass_log (
+  row INTEGER NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, at INTEGER NOT NULL,
+  stream INTEGER NOT NULL, text BLOB NOT NULL,
+  PRIMARY KEY (row, number)
+) WITHOUT ROWID;
+
+CREATE TABLE windlass_dedup (
+  key BLOB PRIMARY KEY, owner TEXT NOT NULL, until INTEGER, sticky INTEGER NOT NULL, successor TEXT
+) WITHOUT ROWID;
+CREATE INDEX windlass_dedup_until ON windlass_dedup (until) WHERE until IS NOT NULL;
+
+-- What each worker was answered last, to answer it again.
+CREATE TABLE windlass_memo (
+  worker TEXT PRIMARY KEY, at INTEGER NOT NULL, request_id INTEGER, fingerprint INTEGER, token INTEGER, claimed BLOB,
+  reported BLOB
+) WITHOUT ROWID;
+
+CREATE TABLE windlass_minute (
+  queue INTEGER NOT NULL, minute INTEGER NOT NULL,
+  enqueued INTEGER NOT NULL, claimed INTEGER NOT NULL, succeeded INTEGER NOT NULL, failed INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL, retried INTEGER NOT NULL, stalled INTEGER NOT NULL,
+  waited_ms INTEGER NOT NULL, ran_ms INTEGER NOT NULL,
+  PRIMARY KEY (queue, minute)
+) WITHOUT ROWID;
+
+-- One row per atomic step; `total` counts the events of all steps so far.
+CREATE TABLE windlass_feed (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, total INTEGER NOT NULL, events BLOB NOT NULL);
+
+CREATE TABLE windlass_worker (id TEXT PRIMARY KEY, since INTEGER NOT NULL, seen_at INTEGER NOT NULL, beat TEXT NOT NULL)
+  WITHOUT ROWID;
+
+CREATE TABLE windlass_schedule (name TEXT PRIMARY KEY, paused INTEGER NOT NULL, next_tick INTEGER, body TEXT NOT NULL)
+  WITHOUT ROWID;
+CREATE INDEX windlass_schedule_due ON windlass_schedule (next_tick) WHERE paused = 0 AND next_tick IS NOT NULL;
+
+-- For people: `SELECT * FROM windlass_jobs WHERE state = 'failed'`.
+CREATE VIEW windlass_jobs AS
+  SELECT q.name AS queue, l.kind, s.name AS state, j.id, j.priority, j.attempt, j.attempts_max,
+         j.worker, j.stalls, CAST(p.payload AS TEXT) AS payload, e.failures,
+         datetime(j.created_at / 1000, 'unixepoch') AS created,
+         datetime(nullif(j.due_at, 9223372036854775807) / 1000, 'unixepoch') AS due,
+         datetime(j.expires_at / 1000, 'unixepoch') AS lease_until,
+         datetime(j.finished_at / 1000, 'unixepoch') AS finished
+    FROM windlass_job j
+    JOIN windlass_queue q ON q.id = j.queue
+    JOIN windlass_lane l ON l.id = j.lane
+    JOIN windlass_state s ON s.code = j.state
+    LEFT JOIN windlass_spec p ON p.row = j.row
+    LEFT JOIN windlass_extra e ON e.row = j.row;

@@ -1,0 +1,46 @@
+//! What SQLite says, in the words of the contract.
+
+use rusqlite::ErrorCode;
+use windlass_core::Error;
+
+/// Translates; `Corrupt` for values that do not fit their column is a matter of one job, everything else of the whole call.
+pub(crate) fn translate(error: &rusqlite::Error) -> Error {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, message) => {
+            let text = message.clone().unwrap_or_else(|| failure.to_string());
+            from_code(failure.code, text)
+        }
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..) => Error::corrupt(error.to_string()),
+        other => Error::Unavailable { reason: other.to_string() },
+    }
+}
+
+fn from_code(code: ErrorCode, text: String) -> Error {
+    match code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            Error::Unavailable { reason: format!("another process holds the database ({text})") }
+        }
+        ErrorCode::ReadOnly => {
+            Error::Unavailable { reason: format!("the database file or its folder is read-only ({text})") }
+        }
+        ErrorCode::DiskFull => Error::Full { what: format!("the disk of the database ({text})") },
+        ErrorCode::DatabaseCorrupt => Error::corrupt(format!(
+            "the database file ({text}); restore it from a backup, or save what `.recover` finds"
+        )),
+        ErrorCode::NotADatabase => {
+            Error::Incompatible { what: format!("the file is not an SQLite database ({text}); name another file") }
+        }
+        ErrorCode::CannotOpen => Error::Unavailable {
+            reason: format!("the database file cannot be opened ({text}); its folder must exist and be writable"),
+        },
+        ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
+            Error::Unavailable { reason: format!("no permission for the database file ({text})") }
+        }
+        ErrorCode::SystemIoFailure => {
+            Error::Unknown { reason: format!("reading or writing the database failed ({text})") }
+        }
+        _ => Error::Unavailable { reason: text },
+    }
+}

@@ -1,0 +1,34 @@
+//! Readers: threads of their own, each with a connection, so that a long listing delays no write.
+
+use crate::error::translate;
+use crate::tables::SqliteTables;
+use crate::writer::{Shared, Work};
+use parking_lot::Mutex;
+use std::sync::mpsc::Receiver;
+use windlass_core::Result;
+use windlass_core::engine::Step;
+
+/// Runs until nobody can ask any more. All readers take from the same queue.
+pub(crate) fn run(mut tables: SqliteTables, queue: &Mutex<Receiver<Box<dyn Work>>>, shared: &Shared) {
+    loop {
+        let next = queue.lock().recv();
+        let Ok(mut work) = next else { return };
+        let outcome = read(&mut tables, work.as_mut(), shared);
+        work.answer(outcome);
+    }
+}
+
+/// One consistent view of the file for one step, which changes nothing.
+fn read(tables: &mut SqliteTables, work: &mut dyn Work, shared: &Shared) -> Result<()> {
+    tables.db.conn().execute_batch("BEGIN").map_err(|error| translate(&error))?;
+    let outcome = tables.refresh().map(|_| {
+        let mut step = Step::new(tables, shared.random.as_ref(), shared.clock.now());
+        work.run(&mut step);
+    });
+    let failure = tables.db.take_failure();
+    let _ = tables.db.conn().execute_batch("ROLLBACK");
+    match failure {
+        Some(error) => Err(error),
+        None => outcome,
+    }
+}

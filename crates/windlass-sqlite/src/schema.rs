@@ -1,0 +1,98 @@
+//! Opening a file: whose is it, which layout has it, and bringing it up to date.
+
+use crate::error::translate;
+use crate::options::Options;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use std::path::Path;
+use std::time::Duration;
+use windlass_core::{Error, Result};
+
+/// The layout this program writes.
+pub(crate) const LAYOUT: u32 = 1;
+/// What leads to each layout from the one before.
+const MIGRATIONS: [&str; LAYOUT as usize] = [include_str!("../migrations/1.sql")];
+/// Statements that a connection keeps ready.
+const STATEMENTS_KEPT: usize = 256;
+/// Pages of the log after which it is written back: 16 MiB, so that a burst is not slowed down by writing twice.
+const CHECKPOINT_PAGES: u32 = 4_096;
+
+/// Opens a connection. The first one also brings the file's layout up to date.
+pub(crate) fn connect(options: &Options) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
+    let conn = Connection::open_with_flags(&options.path, flags).map_err(name_file)?;
+    conn.busy_timeout(Duration::from_millis(options.busy_ms)).map_err(name_file)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    let pragmas = format!(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous={}; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-65536; \
+         PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};",
+        options.synchronous.as_sql()
+    );
+    conn.execute_batch(&pragmas).map_err(name_file)?;
+    Ok(conn)
+}
+
+/// Brings the layout up to date, if the file is ours or empty. Refuses a newer one and one of another application.
+pub(crate) fn migrate(conn: &mut Connection, options: &Options) -> Result<()> {
+    let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
+    // Only a file that needs it is locked for writing.
+    if layout(conn).map_err(name_file)? == Some(LAYOUT) {
+        return Ok(());
+    }
+    let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(name_file)?;
+    let from = match layout(&tx).map_err(name_file)? {
+        Some(found) if found > LAYOUT => {
+            let what = format!(
+                "{} has layout {found}, this program knows {LAYOUT}; use the newer program that wrote it",
+                options.path.display()
+            );
+            return Err(Error::Incompatible { what });
+        }
+        Some(found) => found,
+        None if !options.adopt && has_tables(&tx).map_err(name_file)? => {
+            let what = format!(
+                "{} is a database of another application; name another file, or add ?adopt=true to put the store's \
+                 tables beside the others",
+                options.path.display()
+            );
+            return Err(Error::Incompatible { what });
+        }
+        None => 0,
+    };
+    for migration in MIGRATIONS.iter().skip(from as usize) {
+        tx.execute_batch(migration).map_err(name_file)?;
+    }
+    tx.execute("UPDATE windlass_meta SET value=?1 WHERE key='layout'", [LAYOUT]).map_err(name_file)?;
+    tx.commit().map_err(name_file)
+}
+
+fn layout(conn: &Connection) -> rusqlite::Result<Option<u32>> {
+    let ours: bool = conn.query_row(
+        "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE type='table' AND name='windlass_meta')",
+        [],
+        |row| row.get(0),
+    )?;
+    if !ours {
+        return Ok(None);
+    }
+    let found =
+        conn.query_row("SELECT value FROM windlass_meta WHERE key='layout'", [], |row| row.get(0)).optional()?;
+    Ok(Some(found.unwrap_or(0)))
+}
+
+fn has_tables(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE type='table')", [], |row| row.get(0))
+}
+
+/// Says which file it is about.
+fn name_file(error: Error, path: &Path) -> Error {
+    let named = |text: String| format!("{}: {text}", path.display());
+    match error {
+        Error::Unavailable { reason } => Error::Unavailable { reason: named(reason) },
+        Error::Unknown { reason } => Error::Unavailable { reason: named(reason) },
+        Error::Corrupt { what } => Error::Corrupt { what: named(what) },
+        Error::Incompatible { what } => Error::Incompatible { what: named(what) },
+        Error::Full { what } => Error::Full { what: named(what) },
+        other => other,
+    }
+}

@@ -1,0 +1,97 @@
+//! The tables of the SQLite store.
+//!
+//! Queues, lanes, groups, rings and minutes are few and change with every job, so they are kept in memory while nobody
+//! else writes to the file (its `data_version` tells) and written once per transaction. Queries over ranges of them
+//! write first what has changed.
+
+mod delegate;
+mod groups;
+mod jobs;
+mod meta;
+mod queues;
+mod rest;
+mod specs;
+
+use crate::db::Db;
+use groups::Groups;
+use jobs::Recent;
+use meta::Meta;
+use queues::Queues;
+use rest::Minutes;
+use rusqlite::Connection;
+use std::borrow::Borrow;
+use windlass_core::{Error, Result};
+
+/// The tables, over a connection of one's own or of the caller's.
+#[derive(Debug)]
+pub struct SqliteTables<C = Connection> {
+    pub(crate) db: Db<C>,
+    meta: Meta,
+    queues: Queues,
+    groups: Groups,
+    minutes: Minutes,
+    recent: Recent,
+    /// The version of the file that the cache belongs to.
+    data_version: i64,
+}
+
+impl<C: Borrow<Connection>> SqliteTables<C> {
+    pub(crate) fn new(conn: C) -> Self {
+        Self {
+            db: Db::new(conn),
+            meta: Meta::default(),
+            queues: Queues::default(),
+            groups: Groups::default(),
+            minutes: Minutes::default(),
+            recent: Recent::default(),
+            data_version: -1,
+        }
+    }
+
+    /// To be called when a transaction has begun: forgets what somebody else may have changed. Answers whether somebody
+    /// has.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let version = self.db.one("PRAGMA data_version", [], |row| row.get(0))?.unwrap_or(-1);
+        let changed = version != self.data_version;
+        if changed {
+            self.forget();
+            self.data_version = version;
+        }
+        Ok(changed)
+    }
+
+    /// Forgets everything that is not written, and everything else.
+    pub(crate) fn forget(&mut self) {
+        self.meta = Meta::default();
+        self.queues = Queues::default();
+        self.groups = Groups::default();
+        self.minutes = Minutes::default();
+        self.recent = Recent::default();
+        self.data_version = -1;
+    }
+
+    /// To be called before a transaction ends: writes what has changed.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.queues.flush(&mut self.db)?;
+        self.groups.flush(&mut self.db)?;
+        self.minutes.flush(&mut self.db)?;
+        self.meta.flush(&mut self.db)?;
+        self.groups.shrink();
+        self.recent.shrink();
+        Ok(())
+    }
+
+    /// The number of the feed's last entry, as far as this connection knows.
+    pub(crate) fn known_feed_end(&mut self) -> Result<u64> {
+        self.meta.feed_end(&mut self.db)
+    }
+}
+
+fn gone(what: &str, number: u64) -> Error {
+    Error::corrupt(format!("{what} {number} is not there"))
+}
+
+/// A limit as a number for SQL.
+fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

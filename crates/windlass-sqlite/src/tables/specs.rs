@@ -1,0 +1,220 @@
+//! What jobs were asked to be, and what they left behind.
+
+use super::jobs::{Jobs, Recent};
+use super::queues::Queues;
+use super::{gone, limit};
+use crate::db::Db;
+use crate::values::{Col, Json, json};
+use bytes::Bytes;
+use rusqlite::{Connection, Row as SqlRow, params};
+use serde::{Deserialize, Serialize};
+use std::borrow::{Borrow, Cow};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use windlass_core::engine::{Extra, Record, Row};
+use windlass_core::job::{Dedup, JobSpec, KeepFor, TraceContext};
+use windlass_core::name::{CustomId, GroupName};
+use windlass_core::payload::{JSON, Payload};
+use windlass_core::retry::RetryPolicy;
+use windlass_core::store::{LogLine, LogStream};
+use windlass_core::time::Timestamp;
+use windlass_core::{Error, Result};
+
+/// What differs from the defaults.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Rest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<GroupName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_id: Option<CustomId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<RetryPolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedup: Option<Dedup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_for: Option<KeepFor>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceContext>,
+}
+
+impl Rest {
+    /// `None` when everything has its default, which is the usual case.
+    fn of(spec: &JobSpec) -> Result<Option<String>> {
+        let rest = Self {
+            group: spec.group.clone(),
+            custom_id: spec.custom_id.clone(),
+            timeout_ms: spec.timeout_ms,
+            retry: Some(&spec.retry).filter(|retry| **retry != RetryPolicy::default()).cloned(),
+            dedup: spec.dedup.clone(),
+            keep_for: Some(spec.keep_for).filter(|keep| *keep != KeepFor::default()),
+            metadata: spec.metadata.clone(),
+            trace: spec.trace.clone(),
+        };
+        let text = json(&rest)?;
+        Ok(Some(text).filter(|text| text != "{}"))
+    }
+}
+
+fn content_type(text: &str) -> Option<&str> {
+    Some(text).filter(|text| *text != JSON)
+}
+
+fn read_type(text: Option<String>) -> Cow<'static, str> {
+    text.map_or(Cow::Borrowed(JSON), Cow::Owned)
+}
+
+/// Specs, over a connection.
+pub(super) struct Specs<'a, C> {
+    pub(super) db: &'a mut Db<C>,
+    pub(super) queues: &'a mut Queues,
+    pub(super) recent: &'a mut Recent,
+}
+
+impl<C: Borrow<Connection>> Specs<'_, C> {
+    pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
+        let record = match self.recent.last(row) {
+            Some(record) => record.clone(),
+            None => {
+                let jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
+                jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?
+            }
+        };
+        let sql = "SELECT payload,content_type,rest FROM windlass_spec WHERE row=?1";
+        let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
+        let (payload, rest) = self.db.one(sql, [Col(row.0)], read)?.ok_or_else(missing)?;
+        self.assemble(&record, payload, rest)
+    }
+
+    fn assemble(self, record: &Record, payload: Payload, rest: Option<Rest>) -> Result<Arc<JobSpec>> {
+        let lane = self.queues.lane(self.db, record.lane)?;
+        let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
+        let queue = self.queues.get(self.db, record.queue)?.name.clone();
+        let rest = rest.unwrap_or_default();
+        Ok(Arc::new(JobSpec {
+            queue,
+            kind,
+            payload,
+            priority: record.priority,
+            lifo: record.lifo,
+            attempts: record.life.attempts_max,
+            stalls: record.life.stalls_max,
+            timeout_ms: rest.timeout_ms,
+            retry: rest.retry.unwrap_or_default(),
+            labels,
+            group: rest.group,
+            custom_id: rest.custom_id,
+            dedup: rest.dedup,
+            keep_for: rest.keep_for.unwrap_or_default(),
+            metadata: rest.metadata,
+            trace: rest.trace,
+        }))
+    }
+}
+
+fn read(row: &SqlRow<'_>) -> rusqlite::Result<(Payload, Option<Rest>)> {
+    let bytes = Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?);
+    let payload = Payload { content_type: read_type(row.get(1)?), bytes };
+    Ok((payload, row.get::<_, Option<Json<Rest>>>(2)?.map(|rest| rest.0)))
+}
+
+pub(super) fn insert<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
+    let (bytes, kind) = (spec.payload.bytes.as_ref(), content_type(&spec.payload.content_type));
+    let sql = "INSERT INTO windlass_spec(row,payload,content_type,rest) VALUES(?1,?2,?3,?4)";
+    db.run(sql, params![Col(row.0), bytes, kind, Rest::of(spec)?])?;
+    Ok(())
+}
+
+pub(super) fn replace<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
+    let (bytes, kind) = (spec.payload.bytes.as_ref(), content_type(&spec.payload.content_type));
+    let sql = "UPDATE windlass_spec SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
+    db.run(sql, params![Col(row.0), bytes, kind, Rest::of(spec)?])?;
+    Ok(())
+}
+
+pub(super) fn extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<Extra> {
+    let sql = "SELECT progress,result,result_type,outputs,failures,held_due_at FROM windlass_extra WHERE row=?1";
+    let found = db.one(sql, [Col(row.0)], |row| {
+        let result: Option<Vec<u8>> = row.get(1)?;
+        let content_type = read_type(row.get(2)?);
+        Ok(Extra {
+            progress: row.get::<_, Option<Json<_>>>(0)?.map(|progress| progress.0),
+            result: result.map(|bytes| Payload { content_type, bytes: bytes.into() }),
+            outputs: row.get::<_, Option<Json<_>>>(3)?.map(|outputs| outputs.0).unwrap_or_default(),
+            failures: row.get::<_, Option<Json<_>>>(4)?.map(|failures| failures.0).unwrap_or_default(),
+            held_due_at: row.get::<_, Option<Col<_>>>(5)?.map(|at| at.0),
+        })
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+pub(super) fn put_extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, extra: &Extra) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO windlass_extra(row,progress,result,result_type,outputs,failures,held_due_at) \
+               VALUES(?1,?2,?3,?4,?5,?6,?7)";
+    let result = extra.result.as_ref();
+    let outputs = if extra.outputs.is_empty() { None } else { Some(json(&extra.outputs)?) };
+    let failures = if extra.failures.is_empty() { None } else { Some(json(&extra.failures)?) };
+    let progress = extra.progress.as_ref().map(json).transpose()?;
+    let bytes = result.map(|result| result.bytes.as_ref());
+    let kind = result.and_then(|result| content_type(&result.content_type));
+    let held = extra.held_due_at.map(Col);
+    db.run(sql, params![Col(row.0), progress, bytes, kind, outputs, failures, held])?;
+    Ok(())
+}
+
+pub(super) fn log_range<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<(u64, u64)> {
+    let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
+    let first = db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1", [Col(row.0)], number)?;
+    let last =
+        db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1", [Col(row.0)], number)?;
+    Ok((first.unwrap_or(0), last.map_or(0, |last| last + 1)))
+}
+
+fn stream_code(stream: LogStream) -> i64 {
+    match stream {
+        LogStream::Log => 0,
+        LogStream::Stdout => 1,
+        LogStream::Stderr => 2,
+    }
+}
+
+pub(super) fn append_log<C: Borrow<Connection>>(
+    db: &mut Db<C>,
+    row: Row,
+    (first, attempt): (u64, u32),
+    lines: Vec<LogLine>,
+) -> Result<()> {
+    let sql = "INSERT INTO windlass_log(row,number,attempt,at,stream,text) VALUES(?1,?2,?3,?4,?5,?6)";
+    for (number, line) in (first..).zip(lines) {
+        let text = line.text.as_ref();
+        db.run(sql, params![Col(row.0), Col(number), attempt, Col(line.at), stream_code(line.stream), text])?;
+    }
+    Ok(())
+}
+
+pub(super) fn log<C: Borrow<Connection>>(
+    db: &mut Db<C>,
+    row: Row,
+    from: u64,
+    max: usize,
+) -> Result<Vec<(u32, LogLine)>> {
+    let sql = "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
+    db.all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
+        let stream = match row.get::<_, i64>(2)? {
+            1 => LogStream::Stdout,
+            2 => LogStream::Stderr,
+            _ => LogStream::Log,
+        };
+        let text = Bytes::copy_from_slice(row.get_ref(3)?.as_blob()?);
+        Ok((row.get(0)?, LogLine { at: row.get::<_, Col<Timestamp>>(1)?.0, stream, text }))
+    })
+}
+
+pub(super) fn trim_log<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, before: u64) -> Result<()> {
+    db.run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
+    Ok(())
+}

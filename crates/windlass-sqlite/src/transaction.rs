@@ -1,0 +1,52 @@
+//! Enqueue inside a transaction of the caller's.
+
+use crate::SqliteStore;
+use crate::tables::SqliteTables;
+use rusqlite::Transaction;
+use windlass_core::Result;
+use windlass_core::engine::Step;
+use windlass_core::store::{EnqueueRequest, Enqueued};
+
+impl SqliteStore {
+    /// Enqueues jobs as a part of the caller's own transaction on the same file: they exist if and when it commits.
+    ///
+    /// The connection is the caller's. Begin the transaction as `Immediate`, so that it does not fail half-way because
+    /// the store has written in between. Workers of other processes find the jobs like any others; those of this one
+    /// are woken within 20 ms.
+    ///
+    /// ```
+    /// # use windlass_core::{id::Ids, job::{JobSpec, NewJob}, payload::Payload, store::EnqueueRequest};
+    /// # use windlass_core::{random::StrongRandom, time::SystemClock};
+    /// # use windlass_sqlite::{Options, SqliteStore, rusqlite};
+    /// # use std::sync::Arc;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("app.db");
+    /// let mut conn = rusqlite::Connection::open(&path)?;
+    /// conn.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")?;
+    /// let options = Options { adopt: true, ..Options::new(&path) };
+    /// # let clock = Arc::new(SystemClock);
+    /// # let random = Arc::new(StrongRandom::from_system());
+    /// # let ids = Ids::new(clock.clone(), random.clone());
+    /// let store = SqliteStore::open_with(options, clock, random)?;
+    ///
+    /// let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    /// tx.execute("INSERT INTO orders (item) VALUES ('rope')", [])?;
+    /// let spec = JobSpec::new("orders".try_into()?, "confirm".try_into()?, Payload::json(&"rope")?);
+    /// store.enqueue_in(&tx, EnqueueRequest::new(vec![NewJob::new(ids.next(), spec)]))?;
+    /// tx.commit()?; // The order and its job are there, or neither is.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enqueue_in(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        let mut tables = SqliteTables::new(&**tx);
+        let mut step = Step::new(&mut tables, self.shared.random.as_ref(), self.shared.clock.now());
+        let answers = step.enqueue(request);
+        step.finish()?;
+        if let Some(error) = tables.db.take_failure() {
+            return Err(error);
+        }
+        tables.flush()?;
+        answers
+    }
+}

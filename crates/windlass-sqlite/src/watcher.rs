@@ -1,0 +1,90 @@
+//! Notices what other processes did to the file, while somebody waits for it.
+
+use crate::error::translate;
+use crate::writer::Shared;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use windlass_core::Result;
+
+/// How often the file's version is asked for while somebody waits. It is in shared memory: the disk sleeps on.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How many wait, and whether it is all over.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: u64,
+    closed: bool,
+}
+
+/// Somebody waits for as long as this lives.
+#[derive(Debug)]
+pub struct Waiting<'w>(&'w Waiters);
+
+impl Waiters {
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.state.lock().waiting += 1;
+        self.changed.notify_one();
+        Waiting(self)
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Returns after a while if somebody waits, and as soon as somebody does otherwise. False when it is all over.
+    fn next_look(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.waiting == 0 && !state.closed {
+            self.changed.wait(&mut state);
+        }
+        if !state.closed {
+            self.changed.wait_for(&mut state, LOOK_EVERY);
+        }
+        !state.closed
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
+    }
+}
+
+/// Runs until the store is closed.
+pub(crate) fn run(conn: &Connection, waiters: &Waiters, shared: &Shared) {
+    let mut seen = None;
+    while waiters.next_look() {
+        // A look that fails is made again; whoever waits looks for itself in any case.
+        if let Ok(version) = version(conn)
+            && seen != Some(version)
+        {
+            seen = Some(version);
+            if let Ok(end) = feed_end(conn)
+                && end != shared.feed_end.load(Ordering::SeqCst)
+            {
+                shared.feed_end.fetch_max(end, Ordering::SeqCst);
+                shared.signals.announce_all(end);
+            }
+        }
+    }
+}
+
+fn version(conn: &Connection) -> Result<i64> {
+    let outcome = conn.prepare_cached("PRAGMA data_version").and_then(|mut ask| ask.query_row([], |row| row.get(0)));
+    outcome.map_err(|error| translate(&error))
+}
+
+fn feed_end(conn: &Connection) -> Result<u64> {
+    let sql = "SELECT coalesce(max(number), 0) FROM windlass_feed";
+    let outcome = conn.prepare_cached(sql).and_then(|mut ask| ask.query_row([], |row| row.get::<_, i64>(0)));
+    outcome.map(i64::cast_unsigned).map_err(|error| translate(&error))
+}

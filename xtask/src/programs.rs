@@ -1,0 +1,26 @@
+//! The programs that measure and torture: always in release, because a debug build measures the compiler.
+
+use std::process::ExitCode;
+
+use crate::shell::{cargo, inherit, root};
+
+/// A crate of the workspace with a program that a command runs.
+pub(crate) struct Program {
+    command: &'static str,
+    package: &'static str,
+}
+
+pub(crate) const BENCH: Program = Program { command: "bench-stores", package: "windlass-bench" };
+pub(crate) const CRASH: Program = Program { command: "crash", package: "windlass-crash" };
+
+/// Runs the program with the arguments; its exit code tells only good from bad.
+pub(crate) fn run(program: &Program, args: &[String]) -> ExitCode {
+    let Program { command, package } = program;
+    if !root().join("crates").join(package).join("Cargo.toml").is_file() {
+        eprintln!("error: `cargo xtask {command}` runs crates/{package}, which is not in this tree");
+        return ExitCode::FAILURE;
+    }
+    let mut run = cargo(&["run", "--release", "--quiet", "--package", package, "--"]);
+    run.args(args);
+    if inherit(run) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

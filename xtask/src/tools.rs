@@ -1,0 +1,108 @@
+//! What the steps need on the machine: found, installed, or asked for in plain words.
+
+use std::process::{Command, Stdio};
+
+use crate::shell::{cargo, inherit, program, succeeds};
+
+/// A program that comes from the distribution.
+struct Packaged {
+    /// How to see that it is there.
+    probe: &'static [&'static str],
+    /// Debian's names of the packages that bring it.
+    packages: &'static [&'static str],
+    why: &'static str,
+}
+
+/// Private servers for the tests of further stores join this table with those stores.
+const PACKAGED: [Packaged; 1] = [Packaged {
+    probe: &["cc", "--version"],
+    packages: &["gcc", "libc6-dev"],
+    why: "SQLite is compiled from its bundled C source",
+}];
+
+/// Parts of the toolchain that rustup can leave out.
+const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Makes sure of everything but nextest, without which the tests can still run.
+pub(crate) fn prepare() -> bool {
+    let mut ok = true;
+    for (subcommand, component) in COMPONENTS {
+        if !succeeds(cargo(&[subcommand, "--version"])) {
+            eprintln!("error: {component} is missing; run `rustup component add {component}`");
+            ok = false;
+        }
+    }
+    for packaged in &PACKAGED {
+        ok &= ensure_packaged(packaged);
+    }
+    ok
+}
+
+fn ensure_packaged(packaged: &Packaged) -> bool {
+    if found(packaged) {
+        return true;
+    }
+    let names = packaged.packages.join(" ");
+    println!("{} is missing ({})", packaged.probe[0], packaged.why);
+    if !is_root() || !succeeds(of_words(&["apt-get", "--version"])) {
+        eprintln!("error: install it with `sudo apt-get install -y {names}`, or what your system calls these packages");
+        return false;
+    }
+    // A fresh image has no package lists.
+    let mut install = of_words(&["apt-get", "install", "-y", "--no-install-recommends"]);
+    install.args(packaged.packages).env("DEBIAN_FRONTEND", "noninteractive");
+    let installed = inherit(of_words(&["apt-get", "update"])) && inherit(install) && found(packaged);
+    if !installed {
+        eprintln!("error: `apt-get install -y {names}` did not bring {}", packaged.probe[0]);
+    }
+    installed
+}
+
+fn found(packaged: &Packaged) -> bool {
+    succeeds(of_words(packaged.probe))
+}
+
+fn of_words(words: &[&str]) -> Command {
+    let mut command = program(words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+fn is_root() -> bool {
+    let id = of_words(&["id", "-u"]).stdin(Stdio::null()).output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Whether `cargo nextest` is there.
+pub(crate) fn has_nextest() -> bool {
+    succeeds(cargo(&["nextest", "--version"]))
+}
+
+/// Installs a cargo subcommand unless it is there. A failure is the caller's to judge.
+pub(crate) fn ensure_subcommand(subcommand: &str) -> bool {
+    if succeeds(cargo(&[subcommand, "--version"])) {
+        return true;
+    }
+    let package = format!("cargo-{subcommand}");
+    println!("{package} is missing: installing it, which takes some minutes once");
+    let mut install = cargo(&["install", package.as_str(), "--locked"]);
+    // In a folder of its own: the workspace's profiles and target folder are not meant for it.
+    install.current_dir(std::env::temp_dir()).env_remove("CARGO_TARGET_DIR");
+    inherit(install) && succeeds(cargo(&[subcommand, "--version"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Packaged, found};
+
+    fn probe(probe: &'static [&'static str]) -> Packaged {
+        Packaged { probe, packages: &["none"], why: "a test" }
+    }
+
+    #[test]
+    fn a_probe_tells_what_is_there_from_what_is_not() {
+        assert!(found(&probe(&["true"])));
+        assert!(!found(&probe(&["false"])));
+        assert!(!found(&probe(&["windlass-no-such-program", "--version"])));
+    }
+}
