@@ -23,6 +23,14 @@ pub trait Factory: Send + Sync + 'static {
     /// A fresh, empty store.
     async fn open(&self) -> Opened;
 
+    /// A second handle on the very same store, such as another process would have, on the same clock: the same file
+    /// opened again, a connection of its own. What it needs for that is in [`Opened::keep`]. `None` when the store lives
+    /// in one handle only; then the concurrency cases share that one.
+    async fn reopen(&self, opened: &Opened) -> Option<Arc<dyn Store>> {
+        let _ = opened;
+        None
+    }
+
     /// Cases that this store cannot pass, with the reason.
     fn skips(&self) -> Vec<Skip> {
         Vec::new()
@@ -81,7 +89,7 @@ pub struct Ctx {
     /// Makes further stores.
     pub factory: Arc<dyn Factory>,
     requests: Mutex<HashMap<WorkerId, u64>>,
-    _keep: Option<Box<dyn Any + Send + Sync>>,
+    opened: Opened,
 }
 
 impl std::fmt::Debug for Ctx {
@@ -96,11 +104,19 @@ pub(crate) const LEASE_MS: u64 = 30_000;
 impl Ctx {
     /// Opens a fresh store.
     pub async fn open(factory: Arc<dyn Factory>) -> Self {
-        let Opened { store, clock, keep } = factory.open().await;
+        let opened = factory.open().await;
+        let (store, clock) = (Arc::clone(&opened.store), opened.clock.clone());
         // Ids need no clock; a fixed one keeps them repeatable.
         let fixed: Arc<dyn Clock> = Arc::new(VirtualClock::new(Timestamp::from_ms(1_700_000_000_000)));
         let ids = Ids::new(fixed, Arc::new(StrongRandom::seeded(11)));
-        Self { store, clock, ids, factory, requests: Mutex::default(), _keep: keep }
+        Self { store, clock, ids, factory, requests: Mutex::default(), opened }
+    }
+
+    /// `n` handles on the store for as many tasks; where the store can be opened twice, every other one is that of
+    /// another process.
+    pub async fn handles(&self, n: usize) -> Vec<Arc<dyn Store>> {
+        let other = self.factory.reopen(&self.opened).await.unwrap_or_else(|| Arc::clone(&self.store));
+        (0..n).map(|k| Arc::clone(if k % 2 == 0 { &self.store } else { &other })).collect()
     }
 
     /// Lets time pass on the store's clock.

@@ -199,24 +199,32 @@ impl Ctx {
         panic!("{op:?} never ends");
     }
 
+    /// A job on `queue` that the worker `maker` has just claimed.
+    pub(crate) async fn active_on(&self, queue: &str) -> ClaimedJob {
+        // Ahead of all others, so that the claim takes this one.
+        let id = self.enqueue(self.job_with(queue, |spec| spec.priority = i16::MIN)).await.id();
+        let claimed = self.claim_one("maker", queue).await;
+        assert_eq!(claimed.lease.job, id);
+        claimed
+    }
+
     /// A job on `queue` that stands in `state`.
     pub(crate) async fn job_in(&self, queue: &str, state: State) -> JobId {
         use windlass_core::job::{Due, Retry};
         use windlass_core::store::ChangeOp;
-        // Ahead of all others, so that the claim below takes this one.
-        let job = self.job_with(queue, |spec| spec.priority = i16::MIN);
+        let job = self.job(queue, "work");
         match state {
             State::Scheduled => return self.enqueue(job.due(Due::DelayMs(3_600_000))).await.id(),
-            State::Ready => return self.enqueue(self.job(queue, "work")).await.id(),
+            State::Ready => return self.enqueue(job).await.id(),
             _ => {}
         }
-        let id = self.enqueue(job).await.id();
         if state == State::Cancelled {
+            let id = self.enqueue(job).await.id();
             self.change(id, ChangeOp::Cancel).await.unwrap();
             return id;
         }
-        let claimed = self.claim_one("maker", queue).await;
-        assert_eq!(claimed.lease.job, id);
+        let claimed = self.active_on(queue).await;
+        let id = claimed.lease.job;
         match state {
             State::Succeeded => drop(self.complete("maker", claimed.lease).await.unwrap()),
             State::Failed => drop(self.fail("maker", claimed.lease, Retry::Never).await.unwrap()),

@@ -37,24 +37,26 @@ CREATE TABLE windlass_sub (
 ) WITHOUT ROWID;
 CREATE INDEX windlass_sub_ring ON windlass_sub (lane, vtime, grp) WHERE vtime IS NOT NULL;
 
--- What changes of a job. A held job is scheduled at the end of time.
+-- What changes of a job. Each index hangs on a column of its own that is NULL while the job is not in it, so that a
+-- transition touches only the indexes that it concerns: rdy (its lane, while ready), due_at (while scheduled; a held job is
+-- due at the end of time), expires_at (while active), outcome (its state, once ended), told (its worker, while active and
+-- cancelled).
 CREATE TABLE windlass_job (
   row INTEGER PRIMARY KEY, id TEXT NOT NULL, queue INTEGER NOT NULL, lane INTEGER NOT NULL, grp INTEGER,
-  state INTEGER NOT NULL, ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL,
+  state INTEGER NOT NULL, rdy INTEGER, ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL,
   attempt INTEGER NOT NULL, attempts_max INTEGER NOT NULL, stalls INTEGER NOT NULL, stalls_max INTEGER NOT NULL,
-  retries INTEGER NOT NULL, due_at INTEGER, worker TEXT, token INTEGER, expires_at INTEGER,
-  last_token INTEGER, last_state INTEGER,
+  retries INTEGER NOT NULL, due_at INTEGER, worker TEXT, token INTEGER, expires_at INTEGER, told TEXT,
+  last_token INTEGER, last_state INTEGER, outcome INTEGER,
   created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, claimed_at INTEGER, finished_at INTEGER, remove_at INTEGER,
   fingerprint INTEGER NOT NULL, dedup BLOB
 );
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
-CREATE INDEX windlass_job_ready ON windlass_job (lane, grp, ord) WHERE state = 1;
-CREATE INDEX windlass_job_due ON windlass_job (queue, due_at) WHERE state = 0;
-CREATE INDEX windlass_job_lease ON windlass_job (expires_at) WHERE state = 2;
-CREATE INDEX windlass_job_ended ON windlass_job (lane, state, finished_at) WHERE state > 2;
+CREATE INDEX windlass_job_ready ON windlass_job (rdy, grp, ord) WHERE rdy IS NOT NULL;
+CREATE INDEX windlass_job_due ON windlass_job (queue, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX windlass_job_lease ON windlass_job (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX windlass_job_told ON windlass_job (told) WHERE told IS NOT NULL;
+CREATE INDEX windlass_job_ended ON windlass_job (lane, outcome, finished_at) WHERE outcome IS NOT NULL;
 CREATE INDEX windlass_job_remove ON windlass_job (remove_at) WHERE remove_at IS NOT NULL;
--- Bit 2 of the flags: its cancel was acknowledged.
-CREATE INDEX windlass_job_cancel ON windlass_job (worker) WHERE state = 2 AND flags & 2;
 
 -- What a job was asked to be; `rest` holds what differs from the defaults.
 CREATE TABLE windlass_spec (row INTEGER PRIMARY KEY, payload BLOB NOT NULL, content_type TEXT, rest TEXT);

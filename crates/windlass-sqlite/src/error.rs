@@ -12,6 +12,7 @@ pub(crate) fn translate(error: &rusqlite::Error) -> Error {
         }
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..)
         | rusqlite::Error::InvalidColumnType(..) => Error::corrupt(error.to_string()),
         other => Error::Unavailable { reason: other.to_string() },
     }
@@ -23,7 +24,8 @@ fn from_code(code: ErrorCode, text: String) -> Error {
             Error::Unavailable { reason: format!("another process holds the database ({text})") }
         }
         ErrorCode::ReadOnly => {
-            Error::Unavailable { reason: format!("the database file or its folder is read-only ({text})") }
+            let advice = "give this user the permission to write to both";
+            Error::Unavailable { reason: format!("the database file or its folder is read-only ({text}); {advice}") }
         }
         ErrorCode::DiskFull => Error::Full { what: format!("the disk of the database ({text})") },
         ErrorCode::DatabaseCorrupt => Error::corrupt(format!(

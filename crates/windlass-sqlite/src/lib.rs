@@ -137,7 +137,7 @@ async fn receive<R>(answer: oneshot::Receiver<Result<R>>) -> Result<R> {
     answer.await.map_err(lost)?
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store's own threads, named, and joined when it is closed")]
+/// The store's own threads are named, and joined when it is closed.
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     started.map_err(|error| Error::Unavailable { reason: format!("no thread could be started: {error}") })

@@ -2,7 +2,7 @@
 
 use crate::error::translate;
 use crate::options::Options;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, ffi};
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::{Error, Result};
@@ -19,8 +19,15 @@ const CHECKPOINT_PAGES: u32 = 4_096;
 /// Opens a connection. The first one also brings the file's layout up to date.
 pub(crate) fn connect(options: &Options) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if options.path.is_dir() {
+        return Err(Error::invalid("store", format!("{} is a folder; name a file in it", options.path.display())));
+    }
     let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
     let conn = Connection::open_with_flags(&options.path, flags).map_err(name_file)?;
+    // SQLite opens a file that it may not write without a word; the first write would be the first to know.
+    if conn.is_readonly("main").map_err(name_file)? {
+        return Err(name_file(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None)));
+    }
     conn.busy_timeout(Duration::from_millis(options.busy_ms)).map_err(name_file)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     let pragmas = format!(

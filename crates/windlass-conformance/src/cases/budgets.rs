@@ -83,7 +83,11 @@ async fn stalls_and_attempts_are_spent_apart(ctx: Ctx) {
     stall(&ctx).await;
     let lease = claim(&ctx).await.unwrap();
     assert_eq!(lease.attempt, 1);
-    assert_eq!(ctx.fail("w1", lease, Retry::AfterMs(0)).await.unwrap().state, State::Ready, "the stall cost no attempt");
+    assert_eq!(
+        ctx.fail("w1", lease, Retry::AfterMs(0)).await.unwrap().state,
+        State::Ready,
+        "the stall cost no attempt"
+    );
     let lease = claim(&ctx).await.unwrap();
     assert_eq!(lease.attempt, 2);
     assert_eq!(ctx.report("w1", lease, complete()).await.unwrap().state, State::Succeeded);

@@ -97,8 +97,10 @@ async fn the_same_job_again_is_one_job_whatever_became_of_it(ctx: Ctx) {
     assert!(ctx.claim("w1", "mail", 1).await.is_empty());
 }
 
-/// Each changes one thing that its creator said.
-const EDITS: &[(&str, fn(&mut NewJob))] = &[
+/// One thing that a creator may say otherwise.
+type Edit = (&'static str, fn(&mut NewJob));
+
+const EDITS: &[Edit] = &[
     ("queue", |job| job.spec.queue = queue_name("elsewhere")),
     ("kind", |job| job.spec.kind = Kind::new("other").unwrap()),
     ("payload", |job| job.spec.payload = Payload::json("other").unwrap()),
@@ -184,7 +186,7 @@ async fn payloads_come_back_byte_by_byte(ctx: Ctx) {
         Payload::new("application/octet-stream", (0..=255u8).collect::<Vec<u8>>()),
         Payload::new("application/octet-stream", vec![]),
         Payload::new("text/plain; charset=\"utf-8\"", b"\r\n\0'\";--\xff".to_vec()),
-        Payload::new("application/octet-stream", (0..1u32 << 20).map(|i| (i * 31 >> 8) as u8).collect::<Vec<u8>>()),
+        Payload::new("application/octet-stream", (0..4_096).flat_map(|_| 0..=255u8).collect::<Vec<u8>>()),
         Payload::new("application/octet-stream", vec![b'x'; 4 << 20]),
     ];
     for payload in payloads {

@@ -50,6 +50,9 @@ async fn an_atomic_batch_is_all(ctx: Ctx) {
     assert_eq!((ctx.counts("one").await.ready, ctx.counts("two").await.ready), (3, 1));
 }
 
+/// A reason, the jobs that give it to the last of them, and the error that it must be.
+type Refusal = (&'static str, Vec<NewJob>, fn(&Error) -> bool);
+
 async fn an_atomic_batch_is_none_for_every_reason(ctx: Ctx) {
     limit_length(&ctx, "short", 2).await;
     ctx.enqueue(ctx.job("short", "work")).await;
@@ -62,7 +65,7 @@ async fn an_atomic_batch_is_none_for_every_reason(ctx: Ctx) {
     let twin = ctx.job("mail", "work");
     let mut other_twin = twin.clone();
     other_twin.spec.priority = 5;
-    let rows: Vec<(&str, Vec<NewJob>, fn(&Error) -> bool)> = vec![
+    let rows: Vec<Refusal> = vec![
         (
             "invalid",
             vec![ctx.job_with("mail", |spec| spec.attempts = 0)],

@@ -9,7 +9,7 @@ use windlass_core::id::{JobId, Token};
 use windlass_core::job::{Due, Lease, Progress, Retry, State, Verb, targets};
 use windlass_core::payload::Payload;
 use windlass_core::store::{
-    ChangeOp, LogAppend, LogLine, LogStream, OutcomeKind, QueueCounts, Renewal, RenewRequest, SweepKind,
+    ChangeOp, LogAppend, LogLine, LogStream, OutcomeKind, QueueCounts, RenewRequest, Renewal, SweepKind,
 };
 use windlass_core::time::Timestamp;
 
@@ -268,7 +268,11 @@ async fn every_illegal_change_is_refused_and_changes_nothing(ctx: Ctx) {
             if state == Cancelled && what.verb() == Verb::Cancel {
                 assert_eq!(answer.unwrap().state, Some(Cancelled), "cancelling twice is fine");
             } else {
-                assert_eq!(answer, Err(Error::IllegalTransition { from: state, verb: what.verb() }), "{state} {what:?}");
+                assert_eq!(
+                    answer,
+                    Err(Error::IllegalTransition { from: state, verb: what.verb() }),
+                    "{state} {what:?}"
+                );
             }
             assert_eq!(snapshot(&ctx).await, before, "{state} {what:?}");
         }

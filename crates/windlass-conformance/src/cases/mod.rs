@@ -8,16 +8,39 @@ mod groups_fair;
 mod groups_rate;
 mod lanes;
 mod leases;
+mod machine;
+mod order;
+mod budgets;
+mod dedup;
+mod dedup_successor;
+mod mutations;
+mod bad_input;
+mod bad_calls;
 mod lifecycle;
 mod limits;
 mod repeats;
 mod snapshot;
 mod time;
+mod mixed;
+mod retention;
+mod schedule_help;
+mod counters;
+mod feed;
+mod logs;
+mod outputs;
+mod waits;
+mod workers;
+mod schedules;
+mod schedule_rules;
+mod explain;
+mod listing;
+mod bulk;
+mod isolation;
 
 use crate::runner::Case;
 
 /// All concerns.
-pub(crate) const ALL: &[&[Case]] = &[
+pub(crate) const ALL: &[&[Case]] = &[bad_calls::CASES, bad_input::CASES, mutations::CASES, dedup_successor::CASES, dedup::CASES, budgets::CASES, order::CASES, machine::CASES, 
     repeats::CASES,
     leases::CASES,
     enqueue_limits::CASES,
@@ -29,5 +52,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     groups::CASES,
     limits::CASES,
     time::CASES,
-    lifecycle::CASES,
+    retention::CASES, counters::CASES, feed::CASES, logs::CASES, outputs::CASES, waits::CASES, workers::CASES, schedules::CASES, schedule_rules::CASES, explain::CASES, listing::CASES, bulk::CASES, isolation::CASES, lifecycle::CASES,
 ];

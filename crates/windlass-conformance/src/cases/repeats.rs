@@ -196,8 +196,10 @@ async fn an_older_request_id_is_refused(ctx: Ctx) {
     assert_eq!(ctx.store.claim(new).await.unwrap().jobs, first, "the latest one is still answered");
 }
 
-/// Each changes one thing that the worker asked for.
-const OTHER_BODIES: &[(&str, fn(&mut ClaimRequest))] = &[
+/// One thing that a worker may ask for otherwise.
+type Edit = (&'static str, fn(&mut ClaimRequest));
+
+const OTHER_BODIES: &[Edit] = &[
     ("queues", |request| request.queues.push(queue_name("more"))),
     ("kinds", |request| request.kinds = Kinds::Only(vec![Kind::new("work").unwrap()])),
     ("a kind that looks like all", |request| request.kinds = Kinds::Only(vec![Kind::new("*").unwrap()])),

@@ -42,7 +42,7 @@ pub(crate) use check::Replay;
 
 use crate::ctx::{Ctx, TestClock};
 use crate::runner::cases;
-use run::{Budget, Problem};
+use run::Budget;
 
 cases!("model": random_sequences, fair_turns);
 
@@ -51,10 +51,11 @@ async fn random_sequences(ctx: Ctx) {
         return;
     }
     let budget = Budget::from_env();
-    if let Err(problem) = run::run(&budget, &ctx.factory).await {
-        let Problem { seed, steps, ops, text } = problem;
-        let ops: String = ops.iter().enumerate().map(|(i, op)| format!("  {i}: {op:?}\n")).collect();
-        panic!("seed {seed}, shrunk from {steps} steps to:\n{ops}{text}\nrepeat it with WINDLASS_MODEL_SEED={seed} WINDLASS_MODEL_CASES=1");
+    // What shrinks a sequence cannot move between threads, so all of it stays on this one.
+    let runtime = tokio::runtime::Handle::current();
+    let outcome = tokio::task::block_in_place(|| runtime.block_on(run::run(&budget, &ctx.factory)));
+    if let Err(problem) = outcome {
+        panic!("{problem}");
     }
 }
 

@@ -18,7 +18,7 @@ use windlass_core::id::JobId;
 use windlass_core::job::{Job, Verb};
 use windlass_core::memory::MemoryStore;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::FeedEvent;
+use windlass_core::store::{FeedEvent, JobQueue};
 use windlass_core::time::{Timestamp, VirtualClock};
 
 /// The longest sequence; the mean is half of it.
@@ -64,6 +64,18 @@ pub(super) struct Problem {
     pub(super) steps: usize,
     pub(super) ops: Vec<Op>,
     pub(super) text: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seed, steps, ops, text } = self;
+        writeln!(f, "seed {seed}, shrunk from {steps} steps to:")?;
+        for (i, op) in ops.iter().enumerate() {
+            writeln!(f, "  {i}: {op:?}")?;
+        }
+        writeln!(f, "{text}")?;
+        write!(f, "repeat it with WINDLASS_MODEL_SEED={seed} WINDLASS_MODEL_CASES=1")
+    }
 }
 
 /// Tries sequences against the model; answers what they reached.
@@ -147,7 +159,7 @@ async fn sequence(ops: &[Op], factory: &Arc<dyn Factory>, seen: &mut Seen) -> Re
     for (i, op) in ops.iter().enumerate() {
         pair.step(op, seen).await.map_err(|text| format!("step {i}, {op:?}:\n{text}"))?;
         if i % VIEW_EVERY == VIEW_EVERY - 1 || i == ops.len() - 1 {
-            pair.compare().await.map_err(|text| format!("after step {i}:\n{text}"))?;
+            pair.compare(seen).await.map_err(|text| format!("after step {i}:\n{text}"))?;
         }
     }
     pair.end(seen).await?;
@@ -237,8 +249,12 @@ impl Pair {
     }
 
     /// Compares everything that can be seen, and counts it again.
-    async fn compare(&self) -> Result<(), String> {
+    async fn compare(&self, seen: &mut Seen) -> Result<(), String> {
         self.checker.whole(&self.model, &self.jobs).await?;
+        for id in self.jobs.keys() {
+            let explanation = self.model.store.explain(*id).await.map_err(|error| error.to_string())?;
+            seen.note_answer(&Answer::Explained(explanation));
+        }
         let model = view::view(&self.model, &self.world).await;
         let other = view::view(&self.other, &self.world).await;
         view::difference(&model, &other).map_or(Ok(()), Err)
@@ -275,7 +291,7 @@ mod tests {
         let factory: Arc<dyn Factory> = Arc::new(Memory);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(run(&Budget::plain(), &factory));
-        let seen = outcome.unwrap_or_else(|problem| panic!("{problem:#?}"));
+        let seen = outcome.unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(seen.unlisted(), Vec::<&String>::new());
         assert_eq!(seen.missing(), Vec::<String>::new(), "of {}", Seen::required_count());
     }

@@ -43,6 +43,7 @@ fn hot_op() -> impl Strategy<Value = Op> {
         6 => (report_plan(), claim_plan()).prop_map(|(report, claim)| Op::ReportAndClaim(report, claim)),
         6 => vec(renew_plan(), 1..=2).prop_map(Op::Renew),
         12 => clock_op(),
+        3 => job_ref().prop_map(Op::Explain),
         8 => (select(SweepKind::ALL.to_vec()), select(vec![1u32, 2, 100])).prop_map(|(kind, max)| Op::Sweep { kind, max }),
     ]
 }
@@ -73,7 +74,6 @@ fn cold_op() -> impl Strategy<Value = Op> {
         2 => groups.prop_map(|(q, after, limit)| Op::Groups { queue: queue(q), after: after.map(group), limit }),
         1 => (0..3usize, select(vec![0u64, 60_000, 1_000_000, 3 * 86_400_000]))
             .prop_map(|(q, back_ms)| Op::Metrics { queue: queue(q), back_ms }),
-        12 => job_ref().prop_map(Op::Explain),
         2 => (job_ref(), 0u64..4, select(vec![0u32, 1, 100])).prop_map(|(job, from, limit)| Op::ReadLogs { job, from, limit }),
         1 => (0..3usize).prop_map(|w| Op::Deregister(worker(w))),
         1 => Just(Op::Workers),
@@ -197,7 +197,8 @@ fn change_plan() -> impl Strategy<Value = ChangePlan> {
         2 => due().prop_map(ChangeOp::Reschedule),
         2 => (-2i16..=2).prop_map(ChangeOp::Reprioritise),
         2 => payload().prop_map(ChangeOp::UpdatePayload),
-        3 => due().prop_map(ChangeOp::Retry),
+        2 => due().prop_map(ChangeOp::Retry),
+        2 => Just(ChangeOp::Retry(windlass_core::job::Due::DelayMs(100))),
         1 => Just(ChangeOp::Remove),
     ];
     (job_ref(), op).prop_map(|(job, op)| ChangePlan { job, op })
@@ -238,7 +239,7 @@ fn filter(with_queue: bool) -> impl Strategy<Value = Filter> {
 fn group_settings() -> impl Strategy<Value = GroupSettings> {
     let cap = prop_oneof![12 => 1u32..=3, 1 => Just(0)];
     let weight = prop_oneof![12 => 1u32..=3, 1 => Just(1_001)];
-    (option::of(cap), option::weighted(0.3, rate()), option::weighted(0.3, weight))
+    (option::of(cap), option::weighted(0.4, rate()), option::weighted(0.3, weight))
         .prop_map(|(cap, rate, weight)| GroupSettings { cap, rate, weight })
 }
 
@@ -255,8 +256,8 @@ fn queue_settings() -> impl Strategy<Value = QueueSettings> {
     (
         prop::bool::weighted(0.1),
         btree_set((0..3usize).prop_map(kind), 0..=1),
-        option::weighted(0.3, 1u32..=4),
-        option::weighted(0.3, rate()),
+        option::weighted(0.25, 1u32..=4),
+        option::weighted(0.4, rate()),
         option::weighted(0.2, 2u64..=6),
         retention,
         group_settings(),

@@ -1,6 +1,6 @@
 //! Everything that can be seen of a store, as text by place, so that the first difference between two is found.
 
-use super::answer::{plain_schedule, plain_worker};
+use super::answer::{plain_explanation, plain_schedule, plain_worker};
 use super::op::{STATES, World};
 use super::side::Side;
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ pub(crate) async fn view(side: &Side, world: &World) -> View {
         put(format!("job {id}"), &job);
         let logs = store.read_logs(LogRequest { job: id, from: 0, limit: 1_000 }).await.unwrap();
         put(format!("logs {id}"), &logs);
+        put(format!("reason {id}"), &plain_explanation(store.explain(id).await.unwrap()));
     }
     for state in STATES {
         let filter = Filter { state: Some(state), ..Filter::default() };

@@ -58,6 +58,11 @@ impl<T: Tables> Step<'_, T> {
             if verb != Verb::Renew {
                 self.note(after, verb, Some(from), Some(to))?;
             }
+            if to == State::Ready && after.ord < before.ord {
+                // It may stand before all others of its lane now.
+                let lane = self.tables.lane_mut(after.lane)?;
+                lane.head = lane.head.min(after.ord);
+            }
             return self.tables.update_job(before, after);
         }
         // Whatever may turn out to be unreadable is read before the first write.
@@ -147,6 +152,10 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn measure(&mut self, before: &Record, after: &Record, verb: Verb) -> Result<()> {
+        if verb != Verb::Claim && before.state() != State::Active && !after.state().is_terminal() {
+            // Nothing of this is counted, and a minute in which nothing happened must not come to be.
+            return Ok(());
+        }
         let now = self.now;
         let waited_ms = now.ms_since(before.ready_at);
         let ran_ms = before.life.claimed_at.map_or(0, |at| now.ms_since(at));

@@ -72,10 +72,6 @@ impl<T: Tables> Step<'_, T> {
         after.priority = priority;
         after.ord = record.ord.with_priority(priority);
         self.apply(record, &mut after, Verb::Reprioritise)?;
-        if after.state() == State::Ready {
-            let lane = self.tables.lane_mut(after.lane)?;
-            lane.head = lane.head.min(after.ord);
-        }
         let mut spec = self.tables.spec(record.row)?;
         Arc::make_mut(&mut spec).priority = priority;
         self.tables.put_spec(record.row, spec)?;

@@ -187,15 +187,18 @@ impl<H: Host> Feed for H {
 #[async_trait]
 impl<H: Host> Store for H {
     async fn info(&self) -> Result<StoreInfo> {
+        self.signals().check_open()?;
         self.describe().await
     }
 
     async fn now(&self) -> Result<Timestamp> {
+        self.signals().check_open()?;
         Ok(self.time())
     }
 
     async fn wait(&self, what: WaitFor) -> Result<()> {
         let signals = self.signals();
+        signals.check_open()?;
         let _watch = self.watch();
         match what {
             WaitFor::Work { queues, mark } => signals.work(&queues, mark).await,
@@ -218,7 +221,7 @@ impl<H: Host> Store for H {
                 }
             }
         }
-        Ok(())
+        signals.check_open()
     }
 
     async fn close(&self) -> Result<()> {

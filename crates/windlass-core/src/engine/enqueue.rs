@@ -177,14 +177,19 @@ impl<T: Tables> Step<'_, T> {
     }
 
     /// For an atomic batch: the answers, if any of its items would be refused; deduplication is not counted in.
-    pub(super) fn refusals(&mut self, jobs: &[NewJob]) -> Result<Option<Vec<Result<Enqueued>>>> {
-        let mut plan = BatchPlan::default();
-        let verdicts: Vec<Result<()>> = jobs.iter().map(|job| self.refusal(job, &mut plan)).collect();
+    fn refusals(&mut self, jobs: &[NewJob]) -> Result<Option<Vec<Result<Enqueued>>>> {
+        let verdicts = self.verdicts(jobs);
         if verdicts.iter().all(Result::is_ok) {
             return Ok(None);
         }
         let bystander = || Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued");
         Ok(Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(bystander))).collect()))
+    }
+
+    /// Whether each job of an atomic batch would be refused.
+    pub(super) fn verdicts(&mut self, jobs: &[NewJob]) -> Vec<Result<()>> {
+        let mut plan = BatchPlan::default();
+        jobs.iter().map(|job| self.refusal(job, &mut plan)).collect()
     }
 
     fn refusal(&mut self, job: &NewJob, plan: &mut BatchPlan) -> Result<()> {

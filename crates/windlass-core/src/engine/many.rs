@@ -21,6 +21,10 @@ impl<T: Tables> Step<'_, T> {
         let Some(name) = request.filter.queue.clone() else {
             return Err(Error::invalid("filter.queue", "is missing; name the queue"));
         };
+        let whole = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
+        if matches!(request.op, ChangeManyOp::Obliterate { .. }) && request.filter != whole {
+            return Err(Error::invalid("filter", "an obliteration takes the whole queue; name the queue and nothing else"));
+        }
         let question = question(&request.filter, request.op);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
         if let ChangeManyOp::Obliterate { force } = request.op {

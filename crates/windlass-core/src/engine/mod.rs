@@ -18,6 +18,7 @@ mod groups;
 mod list;
 mod logs;
 mod many;
+mod numbers;
 mod report;
 mod rows;
 mod schedules;
@@ -38,6 +39,7 @@ use crate::time::Timestamp;
 
 pub use embedded::Host;
 pub use feed_log::{decode_events, encode_events};
+pub use numbers::{NumberHasher, NumberMap};
 pub use rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
     Row, Sub, Worker,

@@ -77,9 +77,9 @@ impl<T: Tables> Step<'_, T> {
         }
         let running = self.last_job_state(&schedule)?.is_some_and(|state| !state.is_terminal());
         let skip = fire.skip_if_running && running;
-        if !skip && let Some(refused) = self.refusals(&fire.jobs)? {
+        if !skip && let Some(refused) = self.verdicts(&fire.jobs).into_iter().find_map(Result::err) {
             // All or nothing, so that the tick can be repeated as a whole.
-            return Err(refused.into_iter().find_map(Result::err).unwrap_or_else(missing));
+            return Err(refused);
         }
         let mut created = 0;
         if !skip {
@@ -93,8 +93,9 @@ impl<T: Tables> Step<'_, T> {
         if let Some(tick) = fire.expected {
             schedule.last_tick = Some(tick);
             schedule.next_tick = fire.next;
+            // A job out of turn is none of a tick, and spends nothing of the limit.
+            schedule.fired += u64::from(created);
         }
-        schedule.fired += u64::from(created);
         let tick = fire.expected.unwrap_or(self.now);
         self.events.push(FeedEvent::ScheduleFired { schedule: fire.name, tick });
         self.tables.put_schedule(schedule)?;

@@ -1,6 +1,7 @@
 //! Wake-ups within a process. They only shorten a wait: whoever waits looks again by itself.
 
 use super::Effects;
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::name::QueueName;
 use crate::store::{FeedCursor, WorkMark};
@@ -84,6 +85,14 @@ impl Signals {
     pub fn close(&self) {
         self.inner.lock().closed = true;
         self.announce_all(u64::MAX);
+    }
+
+    /// `Unavailable` once the store was closed.
+    pub fn check_open(&self) -> Result<()> {
+        match self.inner.lock().closed {
+            true => Err(Error::Unavailable { reason: "the store was closed".to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Returns when one of the queues rang after `mark`.

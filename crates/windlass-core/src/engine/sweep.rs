@@ -2,11 +2,10 @@
 
 use super::Step;
 use super::rows::{DedupRow, Parked, QueueId, Row};
-use super::tables::Tables;
+use super::tables::{Tables, Walk};
 use crate::error::{Error, Result};
 use crate::job::{Event, Failure, FailureClass, State, Verb};
 use crate::store::{BATCH_MAX, Sweep, SweepKind, Swept};
-use crate::time::Timestamp;
 
 /// Minutes of metrics that are kept: two days.
 const MINUTES_KEPT: i64 = 2 * 24 * 60;
@@ -120,8 +119,12 @@ impl<T: Tables> Step<'_, T> {
         let too_many = usize::try_from(over).unwrap_or(usize::MAX).min(max);
         let mut handled = 0;
         if too_many > 0 {
-            let late = Timestamp::from_ms(i64::MAX);
-            handled = self.prune_rows(too_many, |step, left| step.tables.ended(id, state, late, left))?;
+            // All of them count, also those that say themselves how long they are kept: that concerns their age only.
+            let lanes = self.tables.lanes(id)?;
+            handled = self.prune_rows(too_many, |step, limit| {
+                let walk = Walk { queue: id, lanes: &lanes, state, descending: false, after: None, limit };
+                Ok(step.tables.walk(walk)?.into_iter().map(|(_, row)| row).collect())
+            })?;
         }
         if let Some(age_ms) = rule.age_ms
             && handled < max

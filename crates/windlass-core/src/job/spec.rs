@@ -75,11 +75,13 @@ pub enum DedupBy {
 pub enum DedupMode {
     /// It is turned away while the first one has not ended (and its time, if given, has not run out).
     Reject,
-    /// It takes the place of the first one while that has not started: a debounce.
+    /// It takes the place of the first one while that is not being worked on (it waits, perhaps for another attempt): a
+    /// debounce. A job that is held behind the first one is the one whose place it takes.
     Replace,
     /// It is turned away until the time has run out, whatever became of the first one.
     Throttle,
-    /// Like `Replace`; and while the first one is active it waits behind it, and only the last such job is kept.
+    /// Like `Replace`; and while the first one is active it waits behind it, and only the last such job is kept. It goes
+    /// ahead, or waits for its own time, in the step that ends the first one, whatever its outcome.
     KeepLast,
 }
 
@@ -91,7 +93,7 @@ pub struct Dedup {
     pub by: DedupBy,
     /// How.
     pub mode: DedupMode,
-    /// How long the key is held at most; `Throttle` needs it.
+    /// How long the key is held at most, and until nobody is held behind its holder any more; `Throttle` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
 }

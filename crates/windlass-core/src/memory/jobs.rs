@@ -1,7 +1,6 @@
 //! Job records and the indexes over them.
 
-use super::hash::NumberMap;
-use crate::engine::{Extra, Fresh, GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
+use crate::engine::{Extra, Fresh, GroupId, LaneId, NumberMap, Ord64, Position, QueueId, Record, Row, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{JobSpec, State};

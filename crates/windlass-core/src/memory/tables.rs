@@ -1,10 +1,9 @@
 //! The tables of the memory store: maps, and ordered sets as indexes.
 
-use super::hash::NumberMap;
 use super::jobs::Jobs;
 use super::rest::Rest;
 use crate::engine::{
-    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Position, Queue, QueueId, Record,
+    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, NumberMap, Ord64, Parked, Position, Queue, QueueId, Record,
     ReportMemo, Row, Sub, Tables, Walk, Worker,
 };
 use crate::error::{Error, Result};

@@ -59,9 +59,7 @@ impl Cron {
     /// The first tick after `after`.
     pub(super) fn next_after(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         // A moment beyond what jiff knows lies beyond the calendar's end, too.
-        let Ok(after) = Moment::from_millisecond(after.as_ms().max(-1)) else {
-            return Ok(None);
-        };
+        let Ok(after) = Moment::from_millisecond(after.as_ms().max(-1)) else { return Ok(None) };
         let tick = if self.wild { self.next_wild(after)? } else { self.next_fixed(after)? };
         Ok(tick.map(|tick| Timestamp::from_ms(tick.as_millisecond())))
     }
@@ -79,12 +77,8 @@ impl Cron {
     fn next_fixed(&self, after: Moment) -> Result<Option<Moment>> {
         let mut from = following_second(self.zone.to_datetime(after));
         for _ in 0..CHANGES_MAX {
-            let Some(time) = self.time_from(from)? else {
-                return Ok(None);
-            };
-            let Some(tick) = self.moment_of(time) else {
-                return Ok(None);
-            };
+            let Some(time) = self.time_from(from)? else { return Ok(None) };
+            let Some(tick) = self.moment_of(time) else { return Ok(None) };
             if tick > after {
                 return Ok(Some(tick));
             }
@@ -123,9 +117,7 @@ impl Cron {
         let mut time = self.time_from(from)?;
         for _ in 0..CHANGES_MAX {
             // The expression names no time from `from` up to `time`.
-            let Some(tick) = time.and_then(|time| offset.to_timestamp(time).ok()) else {
-                return Ok(None);
-            };
+            let Some(tick) = time.and_then(|time| offset.to_timestamp(time).ok()) else { return Ok(None) };
             let change = match changes.next() {
                 Some(change) if change.timestamp() <= tick => change,
                 _ => return Ok(Some(tick)),
@@ -153,10 +145,9 @@ fn nickname(expression: &str) -> &str {
     }
 }
 
-/// The whole second after `time`.
+/// The second after `time`; croner looks at whole seconds only.
 fn following_second(time: DateTime) -> DateTime {
-    let whole = time.with().subsec_nanosecond(0).build().unwrap_or(time);
-    whole.saturating_add(SignedDuration::from_secs(1))
+    time.saturating_add(SignedDuration::from_secs(1))
 }
 
 /// What cannot be meant, in words. They quote what the user typed, so its control characters are taken out.

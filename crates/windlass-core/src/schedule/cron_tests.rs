@@ -72,10 +72,12 @@ fn what_comes_twice_in_autumn_ticks_the_first_time_only() {
 
 #[test]
 fn a_look_from_within_the_second_of_two_equal_hours_finds_what_comes_after_both() {
-    let cron = cron("America/New_York", "*/20 0-59 1 * * *");
+    let twice = cron("America/New_York", "*/20 0-59 1 * * *");
     for after in ["2026-11-01T01:00:00-05:00", "2026-11-01T01:30:10-05:00", "2026-11-01T01:59:59.999-05:00"] {
-        assert_eq!(cron.next_after(at(after)).unwrap(), Some(at("2026-11-02T01:00:00-05:00")), "{after}");
+        assert_eq!(twice.next_after(at(after)).unwrap(), Some(at("2026-11-02T01:00:00-05:00")), "{after}");
     }
+    let next = cron("America/New_York", "0,10 1,2 * * *").next_after(at("2026-11-01T01:05:00-05:00"));
+    assert_eq!(next.unwrap(), Some(at("2026-11-01T02:00:00-05:00")), "what lies just behind them is not passed over");
 }
 
 #[test]

@@ -157,9 +157,7 @@ impl Schedule {
 
     /// Refuses a time between start and end in which nothing can happen.
     fn check_window(&self) -> Result<()> {
-        let (Some(start), Some(end)) = (self.start, self.end) else {
-            return Ok(());
-        };
+        let (Some(start), Some(end)) = (self.start, self.end) else { return Ok(()) };
         if end < start {
             return Err(Error::invalid(
                 "end",

@@ -23,16 +23,15 @@ const WALK_MAX: usize = 1_000;
 /// Plans what a schedule is to do now: which jobs, and when to look again. `None` when its tick has not come.
 pub fn plan(due: &DueSchedule) -> Result<Option<Fire>> {
     let (schedule, now) = (&due.schedule, due.now);
-    let Some(expected) = schedule.next_tick.filter(|tick| *tick <= now) else {
-        return Ok(None);
-    };
+    let Some(expected) = schedule.next_tick.filter(|tick| *tick <= now) else { return Ok(None) };
     // Any tick of an interval tells where its others lie.
     let ticks = schedule.rule.ticks(schedule.start.unwrap_or(expected))?;
     let fired = ticks_to_fire(schedule, &ticks, expected, now)?;
     let next = ticks.next_after(now)?.filter(|tick| schedule.allows(*tick));
-    // A job that is skipped for the sake of the last one does not count. Whether it is, only the store can tell, so that
-    // with `Skip` the schedule is looked at once more.
-    let used_up = schedule.overlap == Overlap::Allow && fired.len() as u64 >= schedule.room();
+    // A job that is not created, because the last one runs or another stands for it, does not count. Only the store can
+    // tell, so that such a schedule is looked at once more.
+    let certain = schedule.overlap == Overlap::Allow && schedule.spec.dedup.is_none();
+    let used_up = certain && fired.len() as u64 >= schedule.room();
     Ok(Some(Fire {
         name: schedule.name.clone(),
         expected: Some(expected),

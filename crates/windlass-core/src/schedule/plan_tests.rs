@@ -2,7 +2,7 @@ use super::super::Rule;
 use super::super::rule::tests::{any_rule, in_2026};
 use super::super::tests::{at, sample};
 use super::*;
-use crate::job::State;
+use crate::job::{Dedup, DedupBy, DedupMode, State};
 use crate::name::{GroupName, ScheduleName};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -149,6 +149,14 @@ fn with_skip_only_one_job_is_created_and_the_store_is_told_to_look_at_the_last_o
 }
 
 #[test]
+fn an_interval_comes_back_to_the_beat_of_its_start() {
+    let schedule = armed(Rule::every_ms(HOUR), |s| s.start = Some(at("2026-06-01T00:00:00Z")));
+    let by_hand = Schedule { next_tick: Some(at("2026-06-01T12:20:00Z")), ..schedule };
+    let fire = look(&by_hand, at("2026-06-01T12:20:00Z")).unwrap();
+    assert_eq!((ticks_of(&fire), fire.next), (vec![at("2026-06-01T12:20:00Z")], Some(at("2026-06-01T13:00:00Z"))));
+}
+
+#[test]
 fn nothing_happens_after_the_end() {
     let schedule = armed(Rule::every_ms(HOUR), |s| {
         (s.end, s.catch_up) = (Some(at("2026-06-01T15:00:00Z")), CatchUp::All { max: 10 });
@@ -179,10 +187,15 @@ fn no_more_ticks_than_the_limit_create_jobs() {
 }
 
 #[test]
-fn a_job_that_is_skipped_does_not_end_a_limited_schedule() {
+fn a_job_that_may_not_be_created_does_not_end_a_limited_schedule() {
+    let deduplicated = armed(Rule::every_ms(HOUR), |s| {
+        s.limit = Some(1);
+        s.spec.dedup = Some(Dedup { by: DedupBy::Payload, mode: DedupMode::Reject, ttl_ms: None });
+    });
     let schedule = armed(Rule::every_ms(HOUR), |s| (s.limit, s.overlap) = (Some(1), Overlap::Skip));
     let fire = look(&schedule, at("2026-06-01T13:00:00Z")).unwrap();
     assert_eq!((fire.jobs.len(), fire.next), (1, Some(at("2026-06-01T14:00:00Z"))));
+    assert_eq!(look(&deduplicated, at("2026-06-01T13:00:00Z")).unwrap().next, fire.next);
     // The store created it: nothing is left to do, as the next look finds.
     let over = Schedule { fired: 1, next_tick: fire.next, ..schedule };
     assert!(over.is_over());
@@ -231,7 +244,7 @@ fn any_schedule() -> impl Strategy<Value = Schedule> {
         |(rule, catch_up, overlap, limit, start, end)| {
             // A window that holds no tick is for the checks to refuse, not for the plan to see.
             let end = end.filter(|end| start.is_none_or(|start| start <= *end));
-            Schedule { catch_up, overlap, limit, start, end, ..sample(rule) }
+            Schedule { start, end, limit, overlap, catch_up, ..sample(rule) }
         },
     )
 }

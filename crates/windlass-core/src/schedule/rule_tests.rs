@@ -100,6 +100,10 @@ fn the_last_tick_is_found_without_walking() {
     assert_eq!(daily.last_before(time("2026-03-29T12:00:00Z"), floor).unwrap(), Some(time("2026-03-29T01:00:00Z")));
     assert_eq!(daily.last_before(time("2026-03-29T01:00:00Z"), floor).unwrap(), Some(time("2026-03-28T01:30:00Z")));
     assert_eq!(daily.last_before(time("2020-01-01T01:00:00Z"), floor).unwrap(), None);
+    // Many ticks lie between the place where the search turns round and the last one.
+    let office = Rule::cron_in("Europe/Berlin", "*/5 * 9-17 * * 1-5").ticks(at(0)).unwrap();
+    let friday = office.last_before(time("2026-06-01T08:00:00+02:00"), floor).unwrap();
+    assert_eq!(friday, Some(time("2026-05-29T17:59:55+02:00")));
     let leap = Rule::cron("0 0 29 2 *").ticks(at(0)).unwrap();
     assert_eq!(leap.last_before(time("2026-01-01T00:00:00Z"), floor).unwrap(), Some(time("2024-02-29T00:00:00Z")));
 }

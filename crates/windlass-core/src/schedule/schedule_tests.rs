@@ -148,8 +148,8 @@ fn a_program_that_puts_its_schedules_at_every_start_does_not_set_them_back() {
         assert_eq!((again.fired, again.revision, again.last_tick), (3, 8, stored.last_tick));
         assert_eq!(again.last_job, stored.last_job);
     }
-    let other = sample(Rule::every_ms(hour)).arm(Some(&stored), at("2026-06-02T11:00:00Z")).unwrap();
-    assert_eq!(other.next_tick, Some(at("2026-06-02T12:00:00Z")), "another rule begins anew");
+    let other = sample(Rule::every_ms(hour)).arm(Some(&stored), at("2026-06-02T11:30:00Z")).unwrap();
+    assert_eq!(other.next_tick, Some(at("2026-06-02T12:30:00Z")), "another rule begins anew");
 }
 
 #[test]
@@ -176,6 +176,7 @@ fn a_raised_limit_wakes_a_schedule_that_was_over() {
     let more = limited(3).arm(Some(&over), at("2026-06-02T00:00:00Z")).unwrap();
     assert_eq!(more.next_tick, Some(at("2026-06-02T00:30:00Z")));
     assert!(!more.is_over());
-    let shortened = Schedule { end: Some(at(NOW)), ..more };
+    let shortened = Schedule { end: Some(at(NOW)), ..more.clone() };
     assert!(shortened.is_over());
+    assert_eq!(shortened.arm(Some(&more), at(NOW)).unwrap().next_tick, None, "what waits is beyond the new end");
 }

@@ -5,10 +5,8 @@ use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::NewJob;
 use crate::name::ScheduleName;
-use crate::store::{DueSchedule, Fire, FireOutcome, ScheduleStore};
+use crate::store::{BATCH_MAX, DueSchedule, Fire, FireOutcome, ScheduleStore};
 
-/// The most schedules that are looked at in one call.
-const LOOK_MAX: u32 = 10_000;
 /// How often an out-of-turn job is tried again when the schedule changes under it.
 const TRIGGER_TRIES: u32 = 5;
 
@@ -23,20 +21,21 @@ pub struct Ticked {
     pub failed: Vec<(ScheduleName, Error)>,
 }
 
-/// Handles up to `max` schedules that are due. One that cannot be handled does not stop the others.
+/// Handles up to `max` schedules that are due, from 1 to [`BATCH_MAX`]. One that cannot be handled does not stop the others.
 ///
 /// Only a store that is away is an error of the whole.
 pub async fn tick(store: &dyn ScheduleStore, max: u32) -> Result<Ticked> {
+    let most = u32::try_from(BATCH_MAX).unwrap_or(u32::MAX);
     let mut look = max;
     loop {
         let due = store.due_schedules(look).await?;
         let full = due.len() >= look as usize;
         let ticked = handle(store, &due).await?;
         // What failed is still the most overdue. It must not hide all that comes behind it.
-        if !full || ticked.handled > 0 || ticked.failed.is_empty() || look >= LOOK_MAX {
+        if !full || ticked.handled > 0 || ticked.failed.is_empty() || look >= most {
             return Ok(ticked);
         }
-        look = look.saturating_mul(2).min(LOOK_MAX);
+        look = look.saturating_mul(2).min(most);
     }
 }
 

@@ -32,7 +32,7 @@ pub trait JobQueue: Send + Sync + 'static {
     /// Ends attempts. A repeated outcome is answered like the first time.
     async fn report(&self, request: ReportRequest) -> Result<Vec<Result<Reported>>>;
 
-    /// Both in one step, for a worker at full speed.
+    /// Both in one step, for a worker at full speed. When the claim is refused, nothing was reported.
     async fn report_and_claim(&self, report: ReportRequest, claim: ClaimRequest) -> Result<ReportedAndClaimed>;
 
     /// Changes jobs by id, without a lease: what operators and applications do.
@@ -53,7 +53,7 @@ pub trait JobQueue: Send + Sync + 'static {
     /// All queues, by name.
     async fn queues(&self) -> Result<Vec<QueueStatus>>;
 
-    /// The groups of a queue that have work, a lease or settings, by name.
+    /// The groups of a queue that have work, a lease, settings, or starts that their rate remembers, by name.
     async fn groups(&self, request: GroupsRequest) -> Result<GroupPage>;
 
     /// What happened per minute, oldest first; minutes in which nothing happened are left out.
@@ -101,7 +101,7 @@ pub enum Enqueued {
         /// The job that stands for it.
         by: JobId,
     },
-    /// It took the place of a job with the same dedup key that had not started; that one is gone.
+    /// It took the place of a job with the same dedup key that nobody worked on; that one is gone.
     Replaced {
         /// Its id.
         id: JobId,
@@ -305,7 +305,8 @@ pub enum ChangeOp {
     Reprioritise(i16),
     /// Change its input.
     UpdatePayload(Payload),
-    /// Give an ended job a new life with all its attempts.
+    /// Give an ended job a new life with all its attempts: without result, outputs and progress, its failures and logs
+    /// kept. `Duplicate` names the job that holds its dedup key meanwhile.
     Retry(Due),
     /// Forget it.
     Remove,
@@ -362,7 +363,8 @@ pub enum ChangeManyOp {
         /// How long ago.
         older_than_ms: u64,
     },
-    /// Remove everything, the queue's settings included. Refused while jobs are active, unless forced.
+    /// Remove everything, the queue's settings included. Refused while jobs are active, unless forced, and with a
+    /// filter for anything but the queue.
     Obliterate {
         /// Active jobs too; their workers lose their leases.
         force: bool,
@@ -514,7 +516,7 @@ pub struct MinuteMetrics {
     pub retried: u64,
     /// Leases that ran out.
     pub stalled: u64,
-    /// Milliseconds that the claimed jobs had been ready or, on their first attempt, enqueued.
+    /// Milliseconds that the claimed jobs had been ready; what a delay or a back-off took is not in it.
     pub waited_ms: u64,
     /// Milliseconds that the ended attempts took.
     pub ran_ms: u64,

@@ -20,7 +20,7 @@ pub trait ScheduleStore: Send + Sync + 'static {
     /// All schedules, by name.
     async fn schedules(&self) -> Result<Vec<Schedule>>;
 
-    /// Schedules whose next tick has come by the store's clock, the most overdue first.
+    /// Schedules that are not paused and whose next tick has come by the store's clock, the most overdue first.
     async fn due_schedules(&self, max: u32) -> Result<Vec<DueSchedule>>;
 
     /// Handles a tick in one step: creates its jobs and moves on to the next one, if the schedule still expects it.

@@ -112,7 +112,7 @@ pub struct Retention {
 pub struct RetentionRule {
     /// For so long.
     pub age_ms: Option<u64>,
-    /// So many, the latest.
+    /// So many, the latest; jobs that say themselves how long they are kept are counted, too.
     pub count: Option<u64>,
 }
 

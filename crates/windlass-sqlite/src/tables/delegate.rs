@@ -162,8 +162,8 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
         specs::insert(&mut self.db, fresh.record.row, &fresh.spec)
     }
 
-    fn update_job(&mut self, _before: &Record, after: &Record) -> Result<()> {
-        self.jobs().update(after)
+    fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
+        self.jobs().update(before, after)
     }
 
     fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {

@@ -5,9 +5,9 @@ use crate::db::Db;
 use crate::values::{Col, Json, Name, json};
 use rusqlite::{Connection, Row, params};
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use windlass_core::Result;
-use windlass_core::engine::{Group, GroupId, LaneId, Parked, QueueId, Sub};
+use windlass_core::engine::{Group, GroupId, LaneId, NumberMap, Parked, QueueId, Sub};
 use windlass_core::name::GroupName;
 use windlass_core::time::Timestamp;
 
@@ -16,9 +16,9 @@ const KEPT_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: HashMap<GroupId, Group>,
+    groups: NumberMap<GroupId, Group>,
     dirty: BTreeSet<GroupId>,
-    subs: HashMap<(LaneId, GroupId), Sub>,
+    subs: NumberMap<(LaneId, GroupId), Sub>,
     /// With the place in the ring as it is written, so that a change of the number alone leaves the ring's index alone.
     dirty_subs: BTreeSet<(LaneId, GroupId)>,
 }

@@ -9,14 +9,16 @@ mod groups;
 mod jobs;
 mod meta;
 mod queues;
+mod recent;
+mod records;
 mod rest;
 mod specs;
 
 use crate::db::Db;
 use groups::Groups;
-use jobs::Recent;
 use meta::Meta;
 use queues::Queues;
+use recent::Recent;
 use rest::Minutes;
 use rusqlite::Connection;
 use std::borrow::Borrow;

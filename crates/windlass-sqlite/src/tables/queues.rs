@@ -7,16 +7,16 @@ use rusqlite::{Connection, params};
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windlass_core::Result;
-use windlass_core::engine::{GroupId, Lane, LaneId, Ord64, Queue, QueueId};
+use windlass_core::engine::{GroupId, Lane, LaneId, NumberMap, Ord64, Queue, QueueId};
 use windlass_core::name::{Kind, Labels, QueueName};
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// Everything is loaded at once, when it is first asked for.
     loaded: bool,
-    queues: HashMap<QueueId, Queue>,
+    queues: NumberMap<QueueId, Queue>,
     names: HashMap<QueueName, QueueId>,
-    lanes: HashMap<LaneId, Lane>,
+    lanes: NumberMap<LaneId, Lane>,
     queue_lanes: BTreeMap<QueueId, BTreeSet<LaneId>>,
     lane_names: HashMap<(QueueId, Kind, Labels), LaneId>,
     dirty_queues: BTreeSet<QueueId>,

@@ -5,6 +5,7 @@ use crate::db::Db;
 use crate::values::{Col, Json, json};
 use rusqlite::{Connection, Row as SqlRow, params};
 use std::borrow::Borrow;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::engine::{ClaimMemo, DedupRow, QueueId, ReportMemo, Row, Worker};
 use windlass_core::id::{JobId, Token};
@@ -153,13 +154,15 @@ impl Minutes {
         minute: i64,
     ) -> Result<&mut MinuteMetrics> {
         let key = (queue, minute);
-        if !self.open.contains_key(&key) {
-            let stored = db.one(MINUTE, params![Col(queue.0), minute, minute], read_minute)?;
-            let start = Timestamp::from_ms(minute.saturating_mul(60_000));
-            self.open.insert(key, stored.unwrap_or(MinuteMetrics { minute: start, ..MinuteMetrics::default() }));
-        }
         self.dirty.insert(key);
-        Ok(self.open.entry(key).or_default())
+        match self.open.entry(key) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(place) => {
+                let stored = db.one(MINUTE, params![Col(queue.0), minute, minute], read_minute)?;
+                let start = Timestamp::from_ms(minute.saturating_mul(60_000));
+                Ok(place.insert(stored.unwrap_or(MinuteMetrics { minute: start, ..MinuteMetrics::default() })))
+            }
+        }
     }
 
     pub(super) fn range<C: Borrow<Connection>>(

@@ -1,7 +1,8 @@
 //! What jobs were asked to be, and what they left behind.
 
-use super::jobs::{Jobs, Recent};
+use super::jobs::Jobs;
 use super::queues::Queues;
+use super::recent::Recent;
 use super::{gone, limit};
 use crate::db::Db;
 use crate::values::{Col, Json, json};
@@ -75,25 +76,33 @@ pub(super) struct Specs<'a, C> {
     pub(super) recent: &'a mut Recent,
 }
 
+/// A spec as it is stored: what is not in the record or the lane.
+#[derive(Debug)]
+pub(super) struct Stored {
+    payload: Payload,
+    rest: Option<Rest>,
+}
+
 impl<C: Borrow<Connection>> Specs<'_, C> {
     pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
-        let record = match self.recent.last(row) {
-            Some(record) => record.clone(),
+        let jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
+        let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
+        let stored = match self.recent.take_spec(row) {
+            Some(stored) => stored,
             None => {
-                let jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
-                jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?
+                let sql = "SELECT payload,content_type,rest FROM windlass_spec WHERE row=?1";
+                let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
+                self.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
             }
         };
-        let sql = "SELECT payload,content_type,rest FROM windlass_spec WHERE row=?1";
-        let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
-        let (payload, rest) = self.db.one(sql, [Col(row.0)], read)?.ok_or_else(missing)?;
-        self.assemble(&record, payload, rest)
+        self.assemble(&record, stored)
     }
 
-    fn assemble(self, record: &Record, payload: Payload, rest: Option<Rest>) -> Result<Arc<JobSpec>> {
+    fn assemble(self, record: &Record, stored: Stored) -> Result<Arc<JobSpec>> {
         let lane = self.queues.lane(self.db, record.lane)?;
         let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
         let queue = self.queues.get(self.db, record.queue)?.name.clone();
+        let Stored { payload, rest } = stored;
         let rest = rest.unwrap_or_default();
         Ok(Arc::new(JobSpec {
             queue,
@@ -116,10 +125,11 @@ impl<C: Borrow<Connection>> Specs<'_, C> {
     }
 }
 
-fn read(row: &SqlRow<'_>) -> rusqlite::Result<(Payload, Option<Rest>)> {
-    let bytes = Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?);
-    let payload = Payload { content_type: read_type(row.get(1)?), bytes };
-    Ok((payload, row.get::<_, Option<Json<Rest>>>(2)?.map(|rest| rest.0)))
+/// Payload, content type and rest, from column `at` on.
+pub(super) fn read_at(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Stored> {
+    let bytes = Bytes::copy_from_slice(row.get_ref(at)?.as_blob()?);
+    let payload = Payload { content_type: read_type(row.get(at + 1)?), bytes };
+    Ok(Stored { payload, rest: row.get::<_, Option<Json<Rest>>>(at + 2)?.map(|rest| rest.0) })
 }
 
 pub(super) fn insert<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {

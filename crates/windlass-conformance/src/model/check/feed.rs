@@ -30,7 +30,10 @@ impl Replay {
         match event.from {
             None => ensure!(event.verb == Verb::Enqueue && event.to.is_some(), "out of nothing comes {event:?}"),
             Some(from) => {
-                ensure!(targets(from, event.verb).contains(&event.to), "an illegal transition: {event:?}");
+                // Only an obliteration by force takes a job away from its worker; see `check_cause`.
+                let forced = event.verb == Verb::Remove && from == State::Active;
+                let legal = forced || targets(from, event.verb).contains(&event.to);
+                ensure!(legal, "an illegal transition: {event:?}");
             }
         }
         if let (Some((_, attempt)), Verb::Claim) = (known, event.verb) {
@@ -106,7 +109,10 @@ fn check_cause(step: &Step<'_>, event: &Transition) -> Verdict {
         (_, Some(from), None) if !from.is_terminal() => {
             let asked = match step.op {
                 Op::Change(plans) => plans.iter().any(|plan| plan.op == ChangeOp::Remove),
-                Op::ChangeMany { op, .. } => matches!(op, ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. }),
+                Op::ChangeMany { op: ChangeManyOp::Obliterate { force: true }, .. } => true,
+                Op::ChangeMany { op: ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. }, .. } => {
+                    from != State::Active
+                }
                 Op::Enqueue { .. } | Op::Fire(_) | Op::Tick { .. } => from != State::Active,
                 _ => false,
             };

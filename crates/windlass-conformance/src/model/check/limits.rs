@@ -26,6 +26,8 @@ pub(super) struct Limits {
     starts: Vec<Start>,
     /// Starts before this one may be forgotten, because the queue's settings changed after them.
     floors: BTreeMap<QueueName, usize>,
+    /// Starts before this one are forgotten, because the queue was removed after them.
+    origins: BTreeMap<QueueName, usize>,
 }
 
 /// How many more may start: at least, at most.
@@ -44,8 +46,8 @@ impl Limits {
         for (_, event) in step.events {
             if let FeedEvent::QueueRemoved { queue } = event {
                 self.settings.remove(queue);
-                self.starts.retain(|start| start.queue != *queue);
-                self.floors.clear();
+                self.floors.insert(queue.clone(), self.starts.len());
+                self.origins.insert(queue.clone(), self.starts.len());
             }
         }
         let (Op::Configure(setting), Answer::Nothing) = (step.op, step.answer) else { return };
@@ -81,7 +83,8 @@ impl Limits {
         let slack = if rate.limit > LOG_LIMIT_MAX { rate.per_ms / 16 + 1 } else { 0 };
         let since = |ms: u64| now.minus_ms(ms);
         let surely = self.starts.iter().skip(floor).filter(mine).filter(|start| start.at > since(rate.per_ms)).count();
-        let perhaps = self.starts.iter().filter(mine).filter(|start| start.at > since(rate.per_ms + slack)).count();
+        let origin = self.origins.get(queue).copied().unwrap_or(0);
+        let perhaps = self.starts.iter().skip(origin).filter(mine).filter(|start| start.at > since(rate.per_ms + slack)).count();
         let left = |used: usize| u64::from(rate.limit).saturating_sub(used as u64).min(by_cap);
         Room { least: left(perhaps), most: left(surely) }
     }

@@ -3,11 +3,11 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map keyed by such numbers.
-pub(super) type NumberMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+pub type NumberMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies and folds; not for keys that an adversary may choose freely in number and value.
-#[derive(Default)]
-pub(super) struct NumberHasher(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
 
 impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {

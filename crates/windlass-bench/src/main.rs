@@ -1,0 +1,54 @@
+//! Measures the stores through their traits, and the bare floor beside them in the same run.
+//!
+//! One JSON line per measurement, medians of three. Only ratios mean anything: the machine's speed moves from minute to
+//! minute, and both sides of a ratio are measured one after the other.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
+
+mod floor;
+mod load;
+mod report;
+mod scenarios;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask bench-stores [SCENARIO...] [--quick] [--dir DIR]
+
+Scenarios (default: all):
+  sqlite-drain    claim + complete at batch 1000, beside the floor
+  sqlite-enqueue  one by one from 256 tasks, beside the floor at the batch that group commit reached
+  memory-drain    claim + complete at batch 64
+  scale           cost per job at 10^6 stored jobs against 10^3, on both stores
+  groups          10^5 groups against the plain case, on both stores
+  labels          10^3 label sets against the plain case, on both stores
+
+--quick  a tenth of the work, once: to see that it runs
+--dir    where the database files go; the floor's file lies beside them (default: a temporary folder)";
+
+fn main() -> ExitCode {
+    let mut settings = report::Settings::default();
+    let mut wanted = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => settings.quick = true,
+            "--dir" => settings.dir = arguments.next().map(Into::into),
+            "--help" | "-h" => {
+                println!("{USAGE}");
+                return ExitCode::SUCCESS;
+            }
+            name if scenarios::ALL.iter().any(|(known, _)| *known == name) => wanted.push(name.to_owned()),
+            unknown => {
+                eprintln!("unknown argument `{unknown}`\n\n{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    for (name, run) in scenarios::ALL {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run(&settings);
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,51 @@
+//! The crash test: real processes on one SQLite file, killed -9 in a loop, and an audit of what they left behind.
+//!
+//! A parent starts workers and enqueuers, which are this program again. Each writes what it did to a ledger of its own,
+//! outside the store and synced before it goes on. The parent kills them at moments drawn from a seed, mostly while
+//! they hold leases, and starts others in their place. In the end nobody is killed any more, the rest is worked off, and
+//! the ledgers are compared with the store ([`audit()`]): nothing acknowledged may be lost, nothing may be completed
+//! twice, nothing may run that nobody enqueued.
+//!
+//! The promise is at-least-once, so a job may well be delivered twice; that is counted and not a fault.
+
+mod args;
+mod audit;
+mod child;
+mod enqueuer;
+mod fleet;
+mod ledger;
+mod parent;
+mod worker;
+
+pub use args::{Bug, Config, Role, USAGE, parse};
+pub use audit::{Findings, StoredJob, audit};
+pub use ledger::{Entry, Ledger, read_ledger};
+pub use parent::{Report, run};
+
+/// The queue that everything happens on.
+pub(crate) const QUEUE: &str = "crash";
+
+/// What can stop the crash test itself.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// The result of its parts.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Plays the part that the arguments name. True when nothing was lost, doubled or made up.
+pub fn play(role: Role) -> Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    match role {
+        Role::Parent(config) => {
+            let report = runtime.block_on(run(&config))?;
+            println!("{}", serde_json::to_string(&report)?);
+            Ok(report.is_clean())
+        }
+        Role::Worker(part) => {
+            child::end_with_parent()?;
+            runtime.block_on(worker::work(part)).map(|()| true)
+        }
+        Role::Enqueuer(part) => {
+            child::end_with_parent()?;
+            runtime.block_on(enqueuer::enqueue(part)).map(|()| true)
+        }
+    }
+}

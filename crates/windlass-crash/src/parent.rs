@@ -1,0 +1,234 @@
+//! The parent: starts, kills, lets the rest be worked off, and audits.
+
+use crate::args::Config;
+use crate::audit::{Findings, StoredJob, audit};
+use crate::child::{Dice, open, pass_ms, queue};
+use crate::fleet::{Fleet, Kind};
+use crate::ledger::{Entry, read_ledger};
+use crate::{QUEUE, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use windlass_core::id::JobId;
+use windlass_core::job::State;
+use windlass_core::store::{Filter, JobQueue, ListRequest, QueueCounts, Store, Sweep, SweepKind};
+use windlass_core::time::{Clock, SystemClock, Timestamp};
+use windlass_sqlite::{SqliteStore, rusqlite};
+
+/// Processes that enqueue, at any time.
+const ENQUEUERS: u32 = 2;
+/// Of so many victims one is an enqueuer.
+const ENQUEUER_EVERY: u64 = 5;
+/// The longest pause before a kill, in ms.
+const PAUSE_MS: u64 = 60;
+/// How long the rest may take to be worked off.
+const DRAIN_MS: u64 = 60_000;
+/// How long a kill waits for somebody to hold a lease.
+const PATIENCE_MS: u64 = 1_000;
+
+/// One run, as it is printed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Repeats the moments.
+    pub seed: u64,
+    /// Processes killed.
+    pub kills: u64,
+    /// Kills of a worker that held leases, or of an enqueuer while jobs were active.
+    pub kills_while_active: u64,
+    /// What ledgers and store say.
+    #[serde(flatten)]
+    pub findings: Findings,
+    /// Counters of the queue that differ from a recount.
+    pub miscounted: u64,
+    /// What SQLite says about the file: `ok`.
+    pub integrity: String,
+    /// How long it took.
+    pub seconds: u64,
+}
+
+impl Report {
+    /// True when no promise was broken.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_clean() && self.miscounted == 0 && self.integrity == "ok"
+    }
+}
+
+/// Runs the whole test.
+pub async fn run(config: &Config) -> Result<Report> {
+    eprintln!("seed {}", config.seed);
+    let temporary = if config.dir.is_none() { Some(tempfile::tempdir()?) } else { None };
+    let dir = config.dir.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path)).ok_or("no folder")?;
+    std::fs::create_dir_all(dir)?;
+    if std::fs::read_dir(dir)?.next().is_some() {
+        return Err(format!("{} is not empty; the audit needs a fresh folder", dir.display()).into());
+    }
+    let began = SystemClock.now();
+    let mut run = Run::new(config, dir)?;
+    run.kill_in_a_loop(config).await?;
+    run.work_off().await?;
+    let Run { store, kills, kills_while_active, .. } = run;
+    let stored = stored_jobs(&store).await?;
+    let miscounted = miscounted(counts(&store).await?, &stored);
+    store.close().await?;
+    let integrity = integrity(dir)?;
+    let findings = audit(&ledgers(dir)?, &stored);
+    let seconds = SystemClock.now().ms_since(began) / 1_000;
+    Ok(Report { seed: config.seed, kills, kills_while_active, findings, miscounted, integrity, seconds })
+}
+
+struct Run {
+    store: SqliteStore,
+    fleet: Fleet,
+    dice: Dice,
+    kills: u64,
+    kills_while_active: u64,
+}
+
+impl Run {
+    fn new(config: &Config, dir: &Path) -> Result<Self> {
+        let store = open(dir)?;
+        let mut fleet = Fleet::new(config, dir)?;
+        for _ in 0..config.workers {
+            fleet.start(Kind::Worker)?;
+        }
+        for _ in 0..ENQUEUERS {
+            fleet.start(Kind::Enqueuer)?;
+        }
+        Ok(Self { store, fleet, dice: Dice::new(config.seed), kills: 0, kills_while_active: 0 })
+    }
+
+    async fn kill_in_a_loop(&mut self, config: &Config) -> Result<()> {
+        let end = SystemClock.now().plus_ms(config.seconds.saturating_mul(1_000));
+        let mut enqueueing = true;
+        while SystemClock.now() < end {
+            self.fleet.check()?;
+            pass_ms(self.dice.below(PAUSE_MS)).await;
+            let counts = counts(&self.store).await?;
+            if enqueueing && total(&counts) >= config.jobs {
+                self.fleet.kill_all(Kind::Enqueuer)?;
+                enqueueing = false;
+            }
+            if !enqueueing && waiting(&counts) == 0 {
+                return Ok(());
+            }
+            self.kill_one(enqueueing).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until somebody holds a lease, then kills: a holder, or now and then an enqueuer.
+    async fn kill_one(&mut self, enqueueing: bool) -> Result<()> {
+        let holders = self.holders().await?;
+        let pick = |names: &[String], dice: &Dice| {
+            let place = dice.below(names.len().max(1) as u64);
+            usize::try_from(place).ok().and_then(|place| names.get(place).cloned())
+        };
+        let victim = if enqueueing && self.dice.below(ENQUEUER_EVERY) == 0 {
+            let names: Vec<String> = self.fleet.names(Kind::Enqueuer).map(str::to_owned).collect();
+            pick(&names, &self.dice)
+        } else {
+            pick(&holders, &self.dice)
+        };
+        let Some(victim) = victim else { return Ok(()) };
+        self.fleet.replace(&victim)?;
+        self.kills += 1;
+        // Asked again after its death: only now is it certain that it had not just finished.
+        let left = self.active_workers().await?;
+        let was_worker = holders.contains(&victim);
+        self.kills_while_active += u64::from(if was_worker { left.contains(&victim) } else { !left.is_empty() });
+        Ok(())
+    }
+
+    /// Workers that run and hold leases. Waits a while for the first one.
+    async fn holders(&self) -> Result<Vec<String>> {
+        let end = SystemClock.now().plus_ms(PATIENCE_MS);
+        loop {
+            let active = self.active_workers().await?;
+            let here = |name: &&String| self.fleet.names(Kind::Worker).any(|running| running == name.as_str());
+            let holders: Vec<String> = active.iter().filter(here).cloned().collect();
+            if !holders.is_empty() || SystemClock.now() >= end {
+                return Ok(holders);
+            }
+            pass_ms(1).await;
+        }
+    }
+
+    async fn active_workers(&self) -> Result<Vec<String>> {
+        let filter = Filter { queue: Some(queue()?), state: Some(State::Active), ..Filter::default() };
+        let page = self.store.list(ListRequest { filter, limit: 1_000, ..ListRequest::default() }).await?;
+        let mut workers: Vec<String> =
+            page.jobs.into_iter().filter_map(|job| job.worker).map(|worker| worker.as_str().to_owned()).collect();
+        workers.sort();
+        workers.dedup();
+        Ok(workers)
+    }
+
+    /// Nobody is killed and nobody enqueues any more: everything must come to its end.
+    async fn work_off(&mut self) -> Result<()> {
+        self.fleet.kill_all(Kind::Enqueuer)?;
+        let end: Timestamp = SystemClock.now().plus_ms(DRAIN_MS);
+        while waiting(&counts(&self.store).await?) > 0 && SystemClock.now() < end {
+            self.fleet.check()?;
+            for kind in [SweepKind::Reap, SweepKind::Promote] {
+                // Whatever stands in the way of a sweep now is tried again in a moment.
+                let _ = self.store.sweep(Sweep { kind, max: 1_000 }).await;
+            }
+            pass_ms(20).await;
+        }
+        self.fleet.kill_all(Kind::Worker)
+    }
+}
+
+async fn counts(store: &SqliteStore) -> Result<QueueCounts> {
+    let queues = store.queues().await?;
+    Ok(queues.into_iter().find(|queue| queue.name.as_str() == QUEUE).map(|queue| queue.counts).unwrap_or_default())
+}
+
+fn waiting(counts: &QueueCounts) -> u64 {
+    counts.scheduled + counts.ready + counts.active
+}
+
+fn total(counts: &QueueCounts) -> u64 {
+    waiting(counts) + counts.succeeded + counts.failed + counts.cancelled
+}
+
+/// All jobs of the store, read as anybody would read them.
+async fn stored_jobs(store: &SqliteStore) -> Result<Vec<StoredJob>> {
+    let mut stored = Vec::new();
+    let mut request = ListRequest { limit: 1_000, ..ListRequest::default() };
+    loop {
+        let page = store.list(request.clone()).await?;
+        let ids: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();
+        for job in store.get(ids).await?.into_iter().flatten() {
+            let deliveries_max = u64::from(job.spec.attempts) + u64::from(job.spec.stalls);
+            stored.push(StoredJob { id: job.id, state: job.state, deliveries_max });
+        }
+        match page.cursor {
+            Some(cursor) => request.cursor = Some(cursor),
+            None => return Ok(stored),
+        }
+    }
+}
+
+fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
+    let mut recount = [0; 6];
+    for job in stored {
+        recount[job.state.index()] += 1;
+    }
+    u64::from(QueueCounts::from_array(recount) != counts)
+}
+
+fn ledgers(dir: &Path) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for file in std::fs::read_dir(dir)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "ledger") {
+            entries.extend(read_ledger(&path)?);
+        }
+    }
+    Ok(entries)
+}
+
+fn integrity(dir: &Path) -> Result<String> {
+    let conn = rusqlite::Connection::open(dir.join("jobs.db"))?;
+    Ok(conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?)
+}
