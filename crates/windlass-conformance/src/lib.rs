@@ -27,7 +27,9 @@
 
 mod cases;
 mod ctx;
+pub mod faults;
 mod look;
+pub mod model;
 mod runner;
 
 pub use ctx::{Ctx, Factory, Opened, Skip, TestClock};

@@ -32,8 +32,7 @@ impl<C: Borrow<Connection>> Db<C> {
     fn note<R>(failure: &mut Option<Error>, outcome: rusqlite::Result<R>) -> Result<R> {
         outcome.map_err(|error| {
             let error = translate(&error);
-            let of_one_job = matches!(error, Error::Corrupt { .. }) && !is_damaged_file(&error);
-            if !of_one_job && failure.is_none() {
+            if !is_damaged_value(&error) && failure.is_none() {
                 *failure = Some(error.clone());
             }
             error
@@ -60,6 +59,33 @@ impl<C: Borrow<Connection>> Db<C> {
         Self::note(&mut self.failure, outcome)
     }
 
+    /// The first row of a query, or `None` when it is not there or cannot be read: for what can be done without.
+    pub(crate) fn one_readable<R>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Option<R>> {
+        match self.one(sql, params, read) {
+            Err(error) if is_damaged_value(&error) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// All rows of a query that can be read: one that cannot must not hide the others.
+    pub(crate) fn all_readable<R>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Vec<R>> {
+        let rows = self.all(sql, params, |row| match read(row) {
+            Err(error) if is_damaged_value(&translate(&error)) => Ok(None),
+            other => other.map(Some),
+        })?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
     /// All rows of a query.
     pub(crate) fn all<R>(
         &mut self,
@@ -79,7 +105,7 @@ impl<C: Borrow<Connection>> Db<C> {
     }
 }
 
-/// Damage that SQLite itself found, in contrast to a value that we cannot read.
-fn is_damaged_file(error: &Error) -> bool {
-    matches!(error, Error::Corrupt { what } if what.starts_with("the database file"))
+/// A value that we cannot read, in contrast to damage that SQLite itself found.
+fn is_damaged_value(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { what } if !what.starts_with("the database file"))
 }

@@ -1,6 +1,7 @@
 //! Enqueue inside a transaction of the caller's.
 
 use crate::SqliteStore;
+use crate::error::translate;
 use crate::tables::SqliteTables;
 use rusqlite::Transaction;
 use windlass_core::Result;
@@ -39,6 +40,18 @@ impl SqliteStore {
     /// # }
     /// ```
     pub fn enqueue_in(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        // Whatever goes wrong is taken back to here, so that a caller who commits all the same commits none of it.
+        let mark = |sql: &str| tx.execute_batch(sql).map_err(|error| translate(&error));
+        mark("SAVEPOINT windlass_enqueue")?;
+        let outcome = self.enqueue_over(tx, request);
+        if outcome.is_err() {
+            mark("ROLLBACK TO windlass_enqueue")?;
+        }
+        mark("RELEASE windlass_enqueue")?;
+        outcome
+    }
+
+    fn enqueue_over(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         let mut tables = SqliteTables::new(&**tx);
         let mut step = Step::new(&mut tables, self.shared.random.as_ref(), self.shared.clock.now());
         let answers = step.enqueue(request);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use windlass_conformance::{Factory, Opened, TestClock, exercise};
 use windlass_core::random::StrongRandom;
+use windlass_core::store::Store;
 use windlass_core::time::{Timestamp, VirtualClock};
 use windlass_sqlite::{Options, SqliteStore, Synchronous};
 
@@ -17,6 +18,15 @@ impl Factory for Sqlite {
         let options = Options { synchronous: Synchronous::Normal, ..Options::new(dir.path().join("jobs.db")) };
         let store = SqliteStore::open_with(options, clock.clone(), Arc::new(StrongRandom::seeded(7))).unwrap();
         Opened { store: Arc::new(store), clock: TestClock::Virtual(clock), keep: Some(Box::new(dir)) }
+    }
+
+    /// The same file once more, as another process would open it.
+    async fn reopen(&self, opened: &Opened) -> Option<Arc<dyn Store>> {
+        let dir = opened.keep.as_ref()?.downcast_ref::<tempfile::TempDir>()?;
+        let TestClock::Virtual(clock) = &opened.clock else { return None };
+        let options = Options { synchronous: Synchronous::Normal, ..Options::new(dir.path().join("jobs.db")) };
+        let store = SqliteStore::open_with(options, clock.clone(), Arc::new(StrongRandom::seeded(8))).unwrap();
+        Some(Arc::new(store))
     }
 }
 

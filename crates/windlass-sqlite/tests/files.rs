@@ -204,7 +204,7 @@ fn a_file_that_another_process_holds_is_unavailable_and_comes_back() {
         enqueue(&store, vec![job()]).await;
         let mut other = Other::start("hold", &path);
         assert_eq!(other.hear(), "held");
-        let error = store.enqueue(support_request()).await.unwrap_err();
+        let error = store.enqueue(plain_request()).await.unwrap_err();
         assert!(matches!(&error, Error::Unavailable { reason } if reason.contains("another process")), "{error}");
         assert!(error.is_retryable());
         // Readers are not in its way.
@@ -216,7 +216,7 @@ fn a_file_that_another_process_holds_is_unavailable_and_comes_back() {
     });
 }
 
-fn support_request() -> windlass_core::store::EnqueueRequest {
+fn plain_request() -> windlass_core::store::EnqueueRequest {
     windlass_core::store::EnqueueRequest::new(vec![job()])
 }
 
@@ -299,7 +299,7 @@ fn a_read_only_folder_is_refused() {
     drop(open(&path));
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
     let there = as_unprivileged(&path);
-    assert!(there.starts_with("unavailable: ") && there.contains("writable"), "{there}");
+    assert!(there.starts_with("unavailable: ") && there.contains("permission to write"), "{there}");
     // So that the temporary folder can be removed by whoever runs the test.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -322,7 +322,7 @@ fn fill_the_disk(path: &Path) {
         };
         assert!(matches!(error, Error::Full { .. } | Error::Unknown { .. }), "{error}");
         println!("refused {}", if error.is_retryable() { "retryable" } else { "for good" });
-        // The room that the log takes is given back, so that work can still be finished.
+        // What is small still fits: the large batch was taken back whole and left its room.
         println!("completion {}", report(&store, "w", leased.lease).await.is_ok());
         println!("answers {}", store.queues().await.is_ok());
     });

@@ -73,7 +73,10 @@ async fn clean_removes_one_state(ctx: Ctx) {
     assert_eq!(ctx.change_all(op, on_in("q", State::Failed), 3).await, 4);
     assert_eq!(ctx.counts("q").await, counts(4, 4, 4, [4, 0, 4]));
     let request = ChangeMany { op, filter: on_in("q", State::Ready), max: 10, cursor: None };
-    assert!(matches!(ctx.store.change_many(request).await, Err(Error::Invalid { .. })), "only ended jobs can be cleaned");
+    assert!(
+        matches!(ctx.store.change_many(request).await, Err(Error::Invalid { .. })),
+        "only ended jobs can be cleaned"
+    );
 }
 
 async fn retry_failed_gives_a_new_life(ctx: Ctx) {
@@ -256,7 +259,10 @@ async fn requests_that_cannot_be_meant_are_refused(ctx: Ctx) {
     }
     assert!(matches!(ask(Filter::default(), 10).await, Err(Error::Invalid { .. })), "a queue must be named");
     assert!(ask(Filter { text: Some(String::new()), ..on("q") }, 10).await.is_err());
-    assert_eq!(ask(Filter { queue: Some(queue_name("none")), ..Filter::default() }, 10).await.unwrap(), Default::default());
+    assert_eq!(
+        ask(Filter { queue: Some(queue_name("none")), ..Filter::default() }, 10).await.unwrap(),
+        Default::default()
+    );
     assert_eq!(ctx.counts("q").await.ready, 1);
 }
 

@@ -114,7 +114,7 @@ async fn claimers_never_share_a_job(ctx: Ctx) {
 }
 
 async fn claimers_never_share_a_grouped_job(ctx: Ctx) {
-    let edit = |i: usize, spec: &mut JobSpec| spec.group = (i % 11 != 0).then(|| group_name(i % 11));
+    let edit = |i: usize, spec: &mut JobSpec| spec.group = (!i.is_multiple_of(11)).then(|| group_name(i % 11));
     let jobs = fill(&ctx, "mail", JOBS, edit).await;
     let shares = race(&ctx, TASKS, |store, k| claim_all(store, k, "mail", usize::MAX)).await;
     assert_shared_out(&shares, &jobs);
@@ -138,14 +138,16 @@ async fn claimers_and_promoters_never_share_a_due_job(ctx: Ctx) {
 }
 
 async fn a_storm_of_report_and_claim_does_each_job_once(ctx: Ctx) {
-    let jobs = fill(&ctx, "mail", JOBS, |i, spec| spec.group = (i % 5 != 0).then(|| group_name(i % 5))).await;
+    let jobs = fill(&ctx, "mail", JOBS, |i, spec| spec.group = (!i.is_multiple_of(5)).then(|| group_name(i % 5))).await;
     let shares = race(&ctx, TASKS, |store, k| async move {
         let (mut done, mut report) = (Vec::new(), Vec::new());
         for round in 1.. {
             let outcomes: Vec<Outcome> = std::mem::take(&mut report);
             let request = ReportRequest { worker: worker_id(&format!("w{k}")), outcomes };
             let both = store.report_and_claim(request, claim_of(k, round, "mail", size(k, round))).await.unwrap();
-            let first = |answer: &windlass_core::Result<_>| matches!(answer, Ok(windlass_core::store::Reported { repeated: false, .. }));
+            let first = |answer: &windlass_core::Result<_>| {
+                matches!(answer, Ok(windlass_core::store::Reported { repeated: false, .. }))
+            };
             assert!(both.reported.iter().all(first), "{:?}", both.reported);
             if both.claimed.jobs.is_empty() {
                 break;

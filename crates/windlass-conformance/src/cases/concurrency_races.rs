@@ -7,8 +7,8 @@ use windlass_core::job::{Dedup, DedupBy, DedupMode, JobSpec, Lease, NewJob, Stat
 use windlass_core::name::{CustomId, DedupKey, ScheduleName};
 use windlass_core::schedule::{Rule, Schedule};
 use windlass_core::store::{
-    Change, ChangeOp, Changed, EnqueueRequest, Enqueued, Fire, FireOutcome, Outcome, QueueSettings, ReportRequest, Reported,
-    Setting, Sweep, SweepKind,
+    Change, ChangeOp, Changed, EnqueueRequest, Enqueued, Fire, FireOutcome, Outcome, QueueSettings, ReportRequest,
+    Reported, Setting, Sweep, SweepKind,
 };
 use windlass_core::{Error, Result};
 
@@ -38,7 +38,8 @@ async fn enqueue_at_once(ctx: &Ctx, jobs: Vec<NewJob>) -> Vec<Result<Enqueued>> 
 }
 
 fn winner(answers: &[Result<Enqueued>]) -> windlass_core::id::JobId {
-    let created = answers.iter().filter_map(|answer| if let Ok(Enqueued::Created { id }) = answer { Some(*id) } else { None });
+    let created =
+        answers.iter().filter_map(|answer| if let Ok(Enqueued::Created { id }) = answer { Some(*id) } else { None });
     let created: Vec<_> = created.collect();
     assert_eq!(created.len(), 1, "one winner, please: {answers:?}");
     created[0]
@@ -137,7 +138,8 @@ fn completion(lease: Lease) -> ReportRequest {
 async fn an_outcome_twice_at_once_is_new_once(ctx: Ctx) {
     for round in 0..ROUNDS {
         let lease = claimed(&ctx, round).await;
-        let answers = race(&ctx, TASKS, |store, _| async move { store.report(completion(lease)).await.unwrap().remove(0) }).await;
+        let answers =
+            race(&ctx, TASKS, |store, _| async move { store.report(completion(lease)).await.unwrap().remove(0) }).await;
         let first = Ok(Reported { state: State::Succeeded, repeated: false });
         let again = Ok(Reported { state: State::Succeeded, repeated: true });
         assert_eq!(answers.iter().filter(|answer| **answer == first).count(), 1, "{answers:?}");
@@ -177,7 +179,10 @@ async fn a_cancel_and_a_complete_agree(ctx: Ctx) {
         let changed = answers.iter().find_map(|(_, changed)| changed.clone()).unwrap();
         assert!(!reported.repeated);
         let cancelled = changed == Ok(Changed { state: Some(State::Active) });
-        assert!(cancelled || matches!(changed, Err(Error::IllegalTransition { from: State::Succeeded, .. })), "{changed:?}");
+        assert!(
+            cancelled || matches!(changed, Err(Error::IllegalTransition { from: State::Succeeded, .. })),
+            "{changed:?}"
+        );
         let expected = if cancelled { State::Cancelled } else { State::Succeeded };
         assert_eq!((reported.state, ctx.state(lease.job).await), (expected, expected), "whoever came first decides");
     }

@@ -122,15 +122,21 @@ const EDITS: &[Edit] = &[
 ];
 
 async fn another_body_under_the_same_id_is_a_duplicate(ctx: Ctx) {
-    let job = ctx.job("mail", "work");
-    ctx.enqueue(job.clone()).await;
-    let before = snapshot(&ctx).await;
-    for (what, edit) in EDITS {
-        let mut other = job.clone();
-        edit(&mut other);
-        assert_eq!(ctx.try_enqueue(other).await, Err(Error::Duplicate { id: job.id }), "another {what}");
+    let plain = ctx.job("mail", "work");
+    // One whose rare options are set already, so that each of them must count by itself.
+    let mut rich = ctx.job_with("mail", |spec| spec.timeout_ms = Some(5));
+    rich.due = Due::DelayMs(5);
+    rich.spec.metadata = BTreeMap::from([("c".to_owned(), "d".to_owned())]);
+    for job in [plain, rich] {
+        ctx.enqueue(job.clone()).await;
+        let before = snapshot(&ctx).await;
+        for (what, edit) in EDITS {
+            let mut other = job.clone();
+            edit(&mut other);
+            assert_eq!(ctx.try_enqueue(other).await, Err(Error::Duplicate { id: job.id }), "another {what}");
+        }
+        assert_eq!(snapshot(&ctx).await, before);
     }
-    assert_eq!(snapshot(&ctx).await, before);
 }
 
 async fn a_custom_id_is_one_job_per_queue_and_group(ctx: Ctx) {

@@ -254,6 +254,9 @@ async fn lanes_are_bounded_and_freed_when_empty(ctx: Ctx) {
     let ids = ctx.enqueue_all((0..LANES_MAX).map(lane).collect()).await;
     let lanes = |all: Vec<windlass_core::store::QueueStatus>| all.into_iter().map(|queue| queue.lanes).max();
     assert_eq!(lanes(ctx.store.queues().await.unwrap()), Some(1_024));
+    // A lane is in use while it has a job in any state.
+    ctx.change(ids[40], ChangeOp::Reschedule(Due::DelayMs(3_600_000))).await.unwrap();
+    ctx.change(ids[41], ChangeOp::Cancel).await.unwrap();
     let before = snapshot(&ctx).await;
     let refused = ctx.try_enqueue(lane(LANES_MAX)).await.unwrap_err();
     assert!(matches!(refused, Error::Limit { max: 1_024, got: 1_025, .. }), "{refused:?}");

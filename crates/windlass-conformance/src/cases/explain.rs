@@ -203,8 +203,7 @@ async fn lease_expired(ctx: Ctx) {
 }
 
 async fn ended(ctx: Ctx) {
-    for (state, error) in
-        [(State::Succeeded, None), (State::Failed, Some("boom".to_owned())), (State::Cancelled, None)]
+    for (state, error) in [(State::Succeeded, None), (State::Failed, Some("boom".to_owned())), (State::Cancelled, None)]
     {
         let id = ctx.job_in("q", state).await;
         assert_eq!(ctx.reason(id).await, Reason::Ended { error });

@@ -12,8 +12,8 @@ use windlass_core::name::{Kind, ScheduleName};
 use windlass_core::payload::Payload;
 use windlass_core::schedule::{Rule, Schedule};
 use windlass_core::store::{
-    Change, ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedEntry, FeedEvent, FeedRequest, Fire, Setting, SweepKind,
-    Transition,
+    Change, ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedEntry, FeedEvent, FeedRequest, Fire, Setting,
+    SweepKind, Transition,
 };
 
 cases!("feed":
@@ -207,7 +207,8 @@ async fn settings_and_schedules_are_told(ctx: Ctx) {
     }
     let spec = JobSpec::new(queue_name("q"), Kind::new("work").unwrap(), Payload::default());
     let now = ctx.now().await;
-    let schedule = Schedule { next_tick: Some(now), ..Schedule::new(name.clone(), Rule::every_ms(60_000), spec.clone()) };
+    let schedule =
+        Schedule { next_tick: Some(now), ..Schedule::new(name.clone(), Rule::every_ms(60_000), spec.clone()) };
     ctx.store.put_schedule(schedule).await.unwrap();
     let revision = ctx.store.schedules().await.unwrap()[0].revision;
     let job = windlass_core::job::NewJob::new(ctx.ids.next(), spec);
@@ -259,7 +260,11 @@ async fn a_cursor_that_is_too_old_is_told_of_the_gap(ctx: Ctx) {
     ctx.sweep(SweepKind::Prune).await;
     let gap = ctx.store.read_feed(FeedRequest { after: Some(cursors[0]), max: 10 }).await.unwrap();
     assert!(gap.gap, "110,001 events, of which about 100,000 are kept");
-    assert_eq!((gap.entries.len(), gap.next), (0, *cursors.last().unwrap()), "go on from here, after a look at the state");
+    assert_eq!(
+        (gap.entries.len(), gap.next),
+        (0, *cursors.last().unwrap()),
+        "go on from here, after a look at the state"
+    );
     let kept = cursors[cursors.len() - 9];
     let entries = ctx.feed_after(kept).await;
     assert_eq!(entries.iter().map(|entry| entry.events.len()).sum::<usize>(), 80_000, "the last ones are all there");

@@ -18,6 +18,9 @@ cases!("groups_fair":
     a_group_that_was_at_its_cap_does_not_save_up_turns,
     jobs_without_a_group_are_one_group,
     turns_are_fair_over_lanes,
+    a_newcomer_among_slow_workers_has_its_turns,
+    slow_workers_give_newcomers_of_others_no_credit,
+    a_group_back_from_its_cap_has_its_turns_among_slow_workers,
     priority_orders_within_a_group_only,
     slow_ten_thousand_groups_take_turns,
 );
@@ -149,6 +152,43 @@ async fn turns_are_fair_over_lanes(ctx: Ctx) {
         let counts = by_group(&claim_by(&ctx, 40, max).await);
         assert!(counts["wide"].abs_diff(20) <= 1, "by {max}: {counts:?}");
     }
+}
+
+/// Two kinds with workers of their own: a hundred times more is done of `fast` than of `slow`.
+async fn at_two_speeds(ctx: &Ctx) {
+    for _ in 0..300 {
+        ctx.enqueue(ctx.grouped_kind("q", "hare", "fast")).await;
+        ctx.enqueue(ctx.grouped_kind("q", "snail", "slow")).await;
+    }
+    assert_eq!(ctx.claim_kinds("w", "q", &["slow"], 2).await.len(), 2);
+    for _ in 0..20 {
+        assert_eq!(ctx.claim_kinds("w", "q", &["fast"], 10).await.len(), 10);
+    }
+}
+
+async fn a_newcomer_among_slow_workers_has_its_turns(ctx: Ctx) {
+    at_two_speeds(&ctx).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "new", "slow")).collect()).await;
+    let counts = by_group(&ctx.claim_kinds("w", "q", &["slow"], 20).await);
+    assert!(counts.values().all(|count| count.abs_diff(10) <= 1), "it need not wait for the fast ones: {counts:?}");
+}
+
+async fn slow_workers_give_newcomers_of_others_no_credit(ctx: Ctx) {
+    at_two_speeds(&ctx).await;
+    assert_eq!(ctx.claim_kinds("w", "q", &["slow"], 2).await.len(), 2);
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "new", "fast")).collect()).await;
+    let counts = by_group(&ctx.claim_kinds("w", "q", &["fast"], 20).await);
+    assert!(counts.values().all(|count| count.abs_diff(10) <= 1), "{counts:?}");
+}
+
+async fn a_group_back_from_its_cap_has_its_turns_among_slow_workers(ctx: Ctx) {
+    ctx.set_group("q", "capped", cap(1)).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "capped", "slow")).collect()).await;
+    assert_eq!(ctx.claim_kinds("w", "q", &["slow"], 9).await.len(), 1);
+    at_two_speeds(&ctx).await;
+    ctx.set_group("q", "capped", weight(1)).await;
+    let counts = by_group(&ctx.claim_kinds("w", "q", &["slow"], 20).await);
+    assert!(counts.values().all(|count| count.abs_diff(10) <= 2), "{counts:?}");
 }
 
 async fn priority_orders_within_a_group_only(ctx: Ctx) {

@@ -30,7 +30,13 @@ cases!("listing":
     get_answers_in_order_with_gaps,
 );
 
-async fn page(ctx: &Ctx, filter: &Filter, order: ListOrder, cursor: Option<String>, limit: u32) -> (Vec<JobId>, Option<String>) {
+async fn page(
+    ctx: &Ctx,
+    filter: &Filter,
+    order: ListOrder,
+    cursor: Option<String>,
+    limit: u32,
+) -> (Vec<JobId>, Option<String>) {
     let request = ListRequest { filter: filter.clone(), order, cursor, limit };
     let page = ctx.store.list(request).await.unwrap();
     assert!(page.jobs.len() <= limit as usize);
@@ -310,7 +316,8 @@ async fn a_cursor_of_another_question_is_refused(ctx: Ctx) {
 async fn a_tampered_cursor_is_refused(ctx: Ctx) {
     ctx.enqueue_plain("q", 5).await;
     let good = page(&ctx, &on("q"), ListOrder::Ascending, None, 2).await.1.unwrap();
-    let mut bad = vec![String::new(), "x".to_owned(), "'; DROP TABLE jobs --".to_owned(), "é".repeat(43), good.repeat(2)];
+    let mut bad =
+        vec![String::new(), "x".to_owned(), "'; DROP TABLE jobs --".to_owned(), "é".repeat(43), good.repeat(2)];
     bad.push(good[..good.len() - 1].to_owned());
     for at in 0..good.len() {
         let old = &good[at..=at];
@@ -319,7 +326,8 @@ async fn a_tampered_cursor_is_refused(ctx: Ctx) {
         bad.push(other);
     }
     for cursor in bad {
-        let request = ListRequest { filter: on("q"), order: ListOrder::Ascending, cursor: Some(cursor.clone()), limit: 2 };
+        let request =
+            ListRequest { filter: on("q"), order: ListOrder::Ascending, cursor: Some(cursor.clone()), limit: 2 };
         let refused = ctx.store.list(request).await;
         assert!(matches!(refused, Err(Error::Invalid { .. })), "{cursor}: {refused:?}");
     }
@@ -343,7 +351,10 @@ async fn a_summary_says_what_the_job_says(ctx: Ctx) {
     job.spec.custom_id = Some(CustomId::new("mine").unwrap());
     let id = ctx.enqueue(job).await.id();
     let ready = only(&ctx).await;
-    assert_eq!((ready.id, ready.state, ready.priority, ready.attempt, ready.attempts_max), (id, State::Ready, -3, 0, 7));
+    assert_eq!(
+        (ready.id, ready.state, ready.priority, ready.attempt, ready.attempts_max),
+        (id, State::Ready, -3, 0, 7)
+    );
     assert_eq!((ready.queue.as_str(), ready.kind.as_str(), ready.group), ("q", "mail", Some(group("g"))));
     assert_eq!((ready.custom_id.as_deref(), ready.worker, ready.last_error), (Some("mine"), None, None));
     let claimed = ctx.claim_one("w", "q").await;

@@ -2,12 +2,14 @@
 
 use crate::ctx::{Ctx, fail};
 use crate::look::{group, on, release};
+use std::collections::HashSet;
 use windlass_core::id::JobId;
-use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, KeepFor, NewJob, Retry, State};
+use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, KeepFor, NewJob, Retry, State, Verb};
 use windlass_core::name::{DedupKey, Labels};
 use windlass_core::payload::Payload;
 use windlass_core::store::{
-    ChangeManyOp, ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, GroupSettings, SweepKind,
+    ChangeManyOp, ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, FeedCursor, FeedEvent, GroupSettings,
+    SweepKind,
 };
 
 pub(super) const QUEUES: [&str; 3] = ["red", "green", "blue"];
@@ -34,6 +36,9 @@ pub(super) async fn mixed_run(ctx: &Ctx, steps: u32) {
     ctx.set_queue("blue", |settings| settings.retention.succeeded.count = Some(5)).await;
     for _ in 0..steps {
         run.step().await;
+    }
+    for state in State::ALL {
+        ctx.job_in("last", state).await;
     }
 }
 
@@ -82,7 +87,9 @@ impl Run<'_> {
         let jobs = (0..count).map(|_| self.job()).collect();
         let answers = self.ctx.store.enqueue(EnqueueRequest::new(jobs)).await.unwrap();
         for answer in answers {
-            if let Enqueued::Created { id } | Enqueued::Replaced { id, .. } | Enqueued::Held { id, .. } = answer.unwrap() {
+            if let Enqueued::Created { id } | Enqueued::Replaced { id, .. } | Enqueued::Held { id, .. } =
+                answer.unwrap()
+            {
                 self.ids.push(id);
             }
         }
@@ -150,10 +157,16 @@ impl Run<'_> {
     }
 }
 
-/// The states that a run must have reached for its checks to mean something.
+/// A run that did not do all this would make its checks mean little.
 pub(super) async fn assert_lively(ctx: &Ctx) {
-    let all = ctx.list_all(Default::default()).await;
-    for state in State::ALL {
-        assert!(all.iter().any(|job| job.state == state), "the run left no job that is {state}");
+    let entries = ctx.feed_after(FeedCursor(0)).await;
+    let events = entries.iter().flat_map(|entry| &entry.events);
+    let seen: HashSet<Verb> =
+        events.filter_map(|event| if let FeedEvent::Job(job) = event { Some(job.verb) } else { None }).collect();
+    for verb in Verb::ALL {
+        // These change no state and need no entry.
+        if !matches!(verb, Verb::Renew | Verb::Progress | Verb::Log) {
+            assert!(seen.contains(&verb), "no job went through {verb:?}");
+        }
     }
 }

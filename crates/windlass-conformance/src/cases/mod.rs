@@ -36,6 +36,8 @@ mod explain;
 mod listing;
 mod bulk;
 mod isolation;
+mod concurrency;
+mod concurrency_races;
 
 use crate::runner::Case;
 
@@ -52,5 +54,5 @@ pub(crate) const ALL: &[&[Case]] = &[bad_calls::CASES, bad_input::CASES, mutatio
     groups::CASES,
     limits::CASES,
     time::CASES,
-    retention::CASES, counters::CASES, feed::CASES, logs::CASES, outputs::CASES, waits::CASES, workers::CASES, schedules::CASES, schedule_rules::CASES, explain::CASES, listing::CASES, bulk::CASES, isolation::CASES, lifecycle::CASES,
+    retention::CASES, counters::CASES, feed::CASES, logs::CASES, outputs::CASES, waits::CASES, workers::CASES, schedules::CASES, schedule_rules::CASES, explain::CASES, listing::CASES, bulk::CASES, isolation::CASES, concurrency::CASES, concurrency_races::CASES, crate::model::CASES, crate::faults::CASES, lifecycle::CASES,
 ];

@@ -19,6 +19,7 @@ cases!("order":
     a_lifo_job_that_comes_back_heads_its_priority_again,
     a_released_job_keeps_its_place,
     reprioritise_moves_a_job_and_keeps_its_number,
+    reprioritise_counts_across_lanes,
     reprioritise_counts_for_a_scheduled_job,
     kinds_and_labels_of_one_queue_share_one_order,
     a_batch_comes_in_the_same_order_as_single_claims,
@@ -163,6 +164,17 @@ async fn reprioritise_moves_a_job_and_keeps_its_number(ctx: Ctx) {
     assert_eq!(ctx.get(ids[3]).await.unwrap().spec.priority, -1);
     let order = drained(&ctx, "q").await;
     assert_eq!(order, [ids[1], ids[3], ids[2], ids[4], ids[0]], "among equals the earlier one comes first, as before");
+}
+
+async fn reprioritise_counts_across_lanes(ctx: Ctx) {
+    let kinds = ["a", "b", "c", "a", "b", "c", "a", "b", "c"];
+    let ids = ctx.enqueue_all(kinds.iter().map(|kind| ctx.job("q", kind)).collect()).await;
+    assert_eq!(ctx.claim_one("w1", "q").await.lease.job, ids[0]);
+    ctx.change(ids[7], ChangeOp::Reprioritise(-1)).await.unwrap();
+    ctx.change(ids[8], ChangeOp::Reprioritise(-2)).await.unwrap();
+    ctx.change(ids[2], ChangeOp::Reprioritise(1)).await.unwrap();
+    let expected = [8, 7, 1, 3, 4, 5, 6, 2].map(|i| ids[i]);
+    assert_eq!(drained(&ctx, "q").await, expected);
 }
 
 async fn reprioritise_counts_for_a_scheduled_job(ctx: Ctx) {

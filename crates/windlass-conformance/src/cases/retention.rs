@@ -8,8 +8,8 @@ use windlass_core::job::{Dedup, DedupBy, DedupMode, KeepFor, NewJob, Retry, Stat
 use windlass_core::name::DedupKey;
 use windlass_core::payload::Payload;
 use windlass_core::store::{
-    ChangeOp, Enqueued, LogAppend, LogLine, LogRequest, LogStream, MetricsRequest, OutcomeKind, Retention, RetentionRule,
-    Sweep, SweepKind, WaitFor,
+    ChangeOp, Enqueued, LogAppend, LogLine, LogRequest, LogStream, MetricsRequest, OutcomeKind, Retention,
+    RetentionRule, Sweep, SweepKind, WaitFor,
 };
 
 cases!("retention":
@@ -36,7 +36,8 @@ fn rule(age_ms: Option<u64>, count: Option<u64>) -> RetentionRule {
 }
 
 async fn keep(ctx: &Ctx, queue: &str, rule: RetentionRule) {
-    ctx.set_queue(queue, |settings| settings.retention = Retention { succeeded: rule, failed: rule, cancelled: rule }).await;
+    ctx.set_queue(queue, |settings| settings.retention = Retention { succeeded: rule, failed: rule, cancelled: rule })
+        .await;
 }
 
 async fn done(ctx: &Ctx, job: NewJob) -> JobId {

@@ -101,17 +101,19 @@ async fn daylight_saving_time_in_spring_and_autumn(ctx: Ctx) {
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
     let rows = [
         // The clocks in Berlin leave 02:30 out on March 26.
-        ("30 2 * * *", "2023-03-25T01:30:00Z", "2023-03-27T12:00:00Z", vec![
+        (
+            "30 2 * * *",
             "2023-03-25T01:30:00Z",
-            "2023-03-26T01:00:00Z",
-            "2023-03-27T00:30:00Z",
-        ]),
+            "2023-03-27T12:00:00Z",
+            vec!["2023-03-25T01:30:00Z", "2023-03-26T01:00:00Z", "2023-03-27T00:30:00Z"],
+        ),
         // They show 02:30 twice on October 30.
-        ("30 2 * * *", "2022-10-29T00:30:00Z", "2022-10-31T12:00:00Z", vec![
+        (
+            "30 2 * * *",
             "2022-10-29T00:30:00Z",
-            "2022-10-30T00:30:00Z",
-            "2022-10-31T01:30:00Z",
-        ]),
+            "2022-10-31T12:00:00Z",
+            vec!["2022-10-29T00:30:00Z", "2022-10-30T00:30:00Z", "2022-10-31T01:30:00Z"],
+        ),
     ];
     for (n, (expression, first, end, expected)) in rows.into_iter().enumerate() {
         let name = format!("berlin-{n}");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
 use windlass_core::store::{
-    ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedRequest, ListRequest, LogRequest, Setting, Sweep, SweepKind,
-    WaitFor, WorkMark,
+    ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedRequest, ListRequest, LogRequest, Setting, Sweep,
+    SweepKind, WaitFor, WorkMark,
 };
 
 cases!("waits":

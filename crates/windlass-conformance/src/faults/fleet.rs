@@ -13,7 +13,7 @@ use windlass_core::id::JobId;
 use windlass_core::job::{Job, Lease, NewJob, Retry, State};
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, Feed, FeedCursor, FeedEvent, FeedRequest, JobQueue, Outcome,
+    ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, FeedCursor, FeedEvent, FeedRequest, JobQueue, Outcome,
     OutcomeKind, QueueCounts, RenewRequest, Renewal, ReportRequest, Reported, Sweep, SweepKind,
 };
 use windlass_core::{Error, Result};

@@ -9,6 +9,6 @@ mod decorator;
 mod fleet;
 mod plan;
 
-pub(crate) use fleet::CASES;
 pub use decorator::{Faulty, Method};
+pub(crate) use fleet::CASES;
 pub use plan::{Fault, FaultPlan};

@@ -1,16 +1,16 @@
 //! What a store answered, in a form in which two stores can be compared: a token becomes the number of its lease, a
 //! cursor and a revision disappear, and of texts that only people read nothing stays but that they are there.
 
+use std::sync::Arc;
 use windlass_core::id::JobId;
 use windlass_core::job::{FailureClass, Job, JobSpec, JobSummary};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{
-    Changed, DueSchedule, Enqueued, Explanation, FeedEvent, FireOutcome, GroupStatus, LogPage, MinuteMetrics, QueueStatus,
-    Reason, Renewed, Reported, WorkerStatus,
+    Changed, DueSchedule, Enqueued, Explanation, FeedEvent, FireOutcome, GroupStatus, LogPage, MinuteMetrics,
+    QueueStatus, Reason, Renewed, Reported, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
-use std::sync::Arc;
 
 /// A job that was claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,11 @@ pub(crate) enum Answer {
     Schedules(Vec<Schedule>),
     Due(Vec<DueSchedule>),
     Fired(FireOutcome),
-    Ticked { handled: u64, jobs: u64, failed: usize },
+    Ticked {
+        handled: u64,
+        jobs: u64,
+        failed: usize,
+    },
     Feed(Vec<(Timestamp, FeedEvent)>),
     Now(Timestamp),
 }

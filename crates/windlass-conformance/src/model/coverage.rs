@@ -135,7 +135,11 @@ impl Seen {
         *self.0.entry(what.into()).or_insert(0) += 1;
     }
 
-    fn note_all<'v, T: 'v>(&mut self, answers: impl IntoIterator<Item = &'v Result<T>>, name: impl Fn(&T) -> &'static str) {
+    fn note_all<'v, T: 'v>(
+        &mut self,
+        answers: impl IntoIterator<Item = &'v Result<T>>,
+        name: impl Fn(&T) -> &'static str,
+    ) {
         for answer in answers {
             self.note(match answer {
                 Ok(value) => name(value),
@@ -209,9 +213,8 @@ fn edge(from: State, verb: Verb, to: Option<State>) -> String {
 }
 
 fn required() -> BTreeSet<String> {
-    let lists = [
-        ENQUEUED, REPORTED, OUTCOMES, CHANGES, CHANGES_MANY, SETTINGS, SWEEPS, FIRED, STATES, ERRORS, REASONS, FEED,
-    ];
+    let lists =
+        [ENQUEUED, REPORTED, OUTCOMES, CHANGES, CHANGES_MANY, SETTINGS, SWEEPS, FIRED, STATES, ERRORS, REASONS, FEED];
     let mut all: BTreeSet<String> = lists.into_iter().flatten().map(|text| (*text).to_owned()).collect();
     all.extend(Method::ALL.iter().map(|method| format!("method {method:?}")));
     for from in State::ALL {

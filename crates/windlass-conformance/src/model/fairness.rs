@@ -28,7 +28,7 @@ async fn one(ctx: &Ctx, seed: u64) {
     let mut lines = Vec::new();
     for k in 0..up_to(5) + 1 {
         let name = (k > 0).then(|| windlass_core::name::GroupName::new(format!("g{k}")).unwrap());
-        let weight = if seed % 2 == 0 || name.is_none() { 1 } else { up_to(3) };
+        let weight = if seed.is_multiple_of(2) || name.is_none() { 1 } else { up_to(3) };
         if let (Some(group), true) = (&name, weight > 1) {
             let settings = GroupSettings { weight: u32::try_from(weight).ok(), ..GroupSettings::default() };
             let setting = Setting::Group { queue: crate::ctx::queue_name(&queue), group: group.clone(), settings };
@@ -63,7 +63,16 @@ fn check(lines: &[Line], seed: u64) {
             // served / weight, with both sides multiplied by the weights.
             let ahead = (a.served * b.weight).abs_diff(b.served * a.weight);
             let turn = a.weight.max(b.weight);
-            assert!(ahead <= turn, "seed {seed}: {:?} was served {} of weight {}, {:?} {} of weight {}", a.name, a.served, a.weight, b.name, b.served, b.weight);
+            assert!(
+                ahead <= turn,
+                "seed {seed}: {:?} was served {} of weight {}, {:?} {} of weight {}",
+                a.name,
+                a.served,
+                a.weight,
+                b.name,
+                b.served,
+                b.weight
+            );
         }
     }
 }

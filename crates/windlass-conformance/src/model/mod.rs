@@ -5,12 +5,15 @@
 //! steps and at the end. Beside that, small checkers that share no code with the engine follow the model's own trace: both
 //! embedded stores run the same engine, so that comparing them would not show a mistake of the engine itself.
 //!
+//! A run also fails when its sequences did not reach every method, outcome, state, edge of the machine and reason: a
+//! generator that is never refused and never at a limit shows nothing.
+//!
 //! # How to repeat a failure
 //!
 //! A failure prints its seed, the shrunk sequence, and both answers. The same seed gives the same sequence:
 //!
 //! ```text
-//! WINDLASS_MODEL_SEED=<seed> WINDLASS_MODEL_CASES=1 cargo nextest run -p <the store's crate> -E 'test(model::random_sequences)'
+//! WINDLASS_MODEL_SEED=<seed> WINDLASS_MODEL_CASES=1 cargo nextest run -p <the store's crate> -E 'test(random_sequences)'
 //! ```
 //!
 //! `WINDLASS_MODEL_CASES=20000` tries more; sequence *n* of a run has the seed of the run plus *n*. To keep a failure,
@@ -42,11 +45,12 @@ pub(crate) use check::Replay;
 
 use crate::ctx::{Ctx, TestClock};
 use crate::runner::cases;
+use coverage::Seen;
 use run::Budget;
 
-cases!("model": random_sequences, fair_turns);
+cases!("model": slow_random_sequences, fair_turns);
 
-async fn random_sequences(ctx: Ctx) {
+async fn slow_random_sequences(ctx: Ctx) {
     if matches!(ctx.clock, TestClock::Real) {
         return;
     }
@@ -54,8 +58,16 @@ async fn random_sequences(ctx: Ctx) {
     // What shrinks a sequence cannot move between threads, so all of it stays on this one.
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| runtime.block_on(run::run(&budget, &ctx.factory)));
-    if let Err(problem) = outcome {
-        panic!("{problem}");
+    let seen = outcome.unwrap_or_else(|problem| panic!("{problem}"));
+    assert!(seen.unlisted().is_empty(), "nobody has listed {:?}", seen.unlisted());
+    // A shorter run is one that repeats a failure.
+    if budget.cases >= Budget::plain().cases {
+        assert!(seen.missing().is_empty(), "the generator never reached {:?}", seen.missing());
+        println!(
+            "{} sequences reached all of {} methods, outcomes, edges and reasons",
+            budget.cases,
+            Seen::required_count()
+        );
     }
 }
 

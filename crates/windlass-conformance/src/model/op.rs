@@ -5,9 +5,7 @@ use windlass_core::job::{Due, JobSpec, NewJob, Progress, State};
 use windlass_core::name::{GroupName, Kind, Label, Labels, QueueName, ScheduleName, WorkerId};
 use windlass_core::payload::Payload;
 use windlass_core::schedule::{Overlap, Rule};
-use windlass_core::store::{
-    Beat, ChangeManyOp, Filter, Kinds, ListOrder, LogLine, OutcomeKind, Setting, SweepKind,
-};
+use windlass_core::store::{Beat, ChangeManyOp, Filter, Kinds, ListOrder, LogLine, OutcomeKind, Setting, SweepKind};
 
 /// One of the jobs that were named so far: 0 is the latest; past the first one lies a job that never was.
 pub(crate) type JobRef = usize;
@@ -168,40 +166,81 @@ pub(crate) enum Edge {
 /// One step. Every method of the contract is here; [`crate::faults::Method::ALL`] is checked against what was called.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Enqueue { jobs: Vec<JobPlan>, atomic: bool },
+    Enqueue {
+        jobs: Vec<JobPlan>,
+        atomic: bool,
+    },
     Claim(ClaimPlan),
     Renew(Vec<RenewPlan>),
     Report(ReportPlan),
     ReportAndClaim(ReportPlan, ClaimPlan),
     Change(Vec<ChangePlan>),
-    ChangeMany { op: ChangeManyOp, filter: Filter, max: u32 },
+    ChangeMany {
+        op: ChangeManyOp,
+        filter: Filter,
+        max: u32,
+    },
     Get(Vec<JobRef>),
-    List { filter: Filter, order: ListOrder, limit: u32 },
+    List {
+        filter: Filter,
+        order: ListOrder,
+        limit: u32,
+    },
     Configure(Setting),
     Queues,
-    Groups { queue: QueueName, after: Option<GroupName>, limit: u32 },
-    Metrics { queue: QueueName, back_ms: u64 },
+    Groups {
+        queue: QueueName,
+        after: Option<GroupName>,
+        limit: u32,
+    },
+    Metrics {
+        queue: QueueName,
+        back_ms: u64,
+    },
     Explain(JobRef),
-    Sweep { kind: SweepKind, max: u32 },
-    AppendLogs { lease: LeaseRef, behind: u64, ahead: u64, lines: Vec<LogLine> },
-    ReadLogs { job: JobRef, from: u64, limit: u32 },
+    Sweep {
+        kind: SweepKind,
+        max: u32,
+    },
+    AppendLogs {
+        lease: LeaseRef,
+        behind: u64,
+        ahead: u64,
+        lines: Vec<LogLine>,
+    },
+    ReadLogs {
+        job: JobRef,
+        from: u64,
+        limit: u32,
+    },
     Heartbeat(Beat),
     Deregister(WorkerId),
     Workers,
     PutSchedule(Box<SchedulePlan>),
     RemoveSchedule(ScheduleName),
     Schedules,
-    DueSchedules { max: u32 },
+    DueSchedules {
+        max: u32,
+    },
     Fire(FirePlan),
     /// Looks at the schedules that are due, as a program would.
-    Tick { max: u32 },
-    ReadFeed { from: FeedFrom, max: u32 },
+    Tick {
+        max: u32,
+    },
+    ReadFeed {
+        from: FeedFrom,
+        max: u32,
+    },
     Info,
     Now,
     Wait(WaitPlan),
-    Advance { ms: u64 },
+    Advance {
+        ms: u64,
+    },
     AdvanceTo(Edge),
-    JumpBack { ms: u64 },
+    JumpBack {
+        ms: u64,
+    },
 }
 
 /// What is known to all: the names that the steps so far have used.

@@ -239,6 +239,7 @@ impl Pair {
             Op::AdvanceTo(edge) => {
                 let lease = |job: &Job| job.lease.as_ref().map(|lease| lease.expires_at);
                 let edges = self.jobs.values().flat_map(|job| [lease(job), job.due_at]).flatten();
+                let edges = edges.chain(self.checker.edges(now));
                 let next = edges.filter(|at| *at > now).min().unwrap_or(now);
                 if *edge == Edge::JustBefore { next.minus_ms(1).max(now) } else { next }
             }
@@ -266,33 +267,5 @@ impl Pair {
         }
         self.model.store.calls().into_keys().for_each(|method| seen.note_method(method));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use async_trait::async_trait;
-
-    struct Memory;
-
-    #[async_trait]
-    impl Factory for Memory {
-        async fn open(&self) -> Opened {
-            let clock = Arc::new(VirtualClock::new(Timestamp::default()));
-            let store = MemoryStore::with(clock.clone(), Arc::new(StrongRandom::seeded(2)));
-            Opened::new(Arc::new(store), TestClock::Virtual(clock))
-        }
-    }
-
-    /// The plain budget reaches every method, outcome, state, edge and reason.
-    #[test]
-    fn slow_the_sequences_reach_everything() {
-        let factory: Arc<dyn Factory> = Arc::new(Memory);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let outcome = runtime.block_on(run(&Budget::plain(), &factory));
-        let seen = outcome.unwrap_or_else(|problem| panic!("{problem}"));
-        assert_eq!(seen.unlisted(), Vec::<&String>::new());
-        assert_eq!(seen.missing(), Vec::<String>::new(), "of {}", Seen::required_count());
     }
 }

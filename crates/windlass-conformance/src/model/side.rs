@@ -1,9 +1,12 @@
 //! One store of the two that are driven, and how a step is done to it.
 
 use super::answer::{
-    Answer, Granted, plain_error, plain_errors, plain_explanation, plain_job, plain_schedule, plain_summary, plain_worker,
+    Answer, Granted, plain_error, plain_errors, plain_explanation, plain_job, plain_schedule, plain_summary,
+    plain_worker,
 };
-use super::op::{ClaimPlan, FeedFrom, FirePlan, LeaseRef, Op, ReportPlan, RequestPlan, SchedulePlan, TickPlan, WaitPlan, World};
+use super::op::{
+    ClaimPlan, FeedFrom, FirePlan, LeaseRef, Op, ReportPlan, RequestPlan, SchedulePlan, TickPlan, WaitPlan, World,
+};
 use crate::faults::{FaultPlan, Faulty};
 use futures::FutureExt;
 use std::collections::BTreeMap;
@@ -16,8 +19,8 @@ use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::{self, Schedule};
 use windlass_core::store::{
     Change, ChangeMany, ClaimRequest, Claimed, EnqueueRequest, Feed, FeedCursor, FeedEvent, FeedRequest, Fire,
-    GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest, Renewal,
-    ReportRequest, ScheduleStore, Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
+    GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest,
+    Renewal, ReportRequest, ScheduleStore, Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
 };
 use windlass_core::time::{Clock, Timestamp, VirtualClock};
 
@@ -105,7 +108,8 @@ impl Side {
     }
 
     fn report_request(&self, world: &World, plan: &ReportPlan) -> ReportRequest {
-        let outcome = |(lease, kind): &(LeaseRef, _)| Outcome { lease: self.lease(world, lease), kind: Clone::clone(kind) };
+        let outcome =
+            |(lease, kind): &(LeaseRef, _)| Outcome { lease: self.lease(world, lease), kind: Clone::clone(kind) };
         ReportRequest { worker: plan.worker.clone(), outcomes: plan.outcomes.iter().map(outcome).collect() }
     }
 
@@ -213,7 +217,8 @@ impl Side {
                 Answer::Groups(groups.into_iter().filter(super::view::counts).collect())
             }
             Op::Metrics { queue, back_ms } => {
-                let request = MetricsRequest { queue: queue.clone(), from: self.now().minus_ms(*back_ms), to: self.now() };
+                let request =
+                    MetricsRequest { queue: queue.clone(), from: self.now().minus_ms(*back_ms), to: self.now() };
                 Answer::Metrics(store.metrics(request).await?)
             }
             Op::Explain(job) => Answer::Explained(plain_explanation(store.explain(world.job(*job)).await?)),
@@ -378,7 +383,9 @@ impl Side {
         let text = format!("{what:?}");
         let wait = self.store.wait(what);
         if over {
-            return tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{text} is over and still waits"));
+            return tokio::time::timeout(WAIT_MAX, wait)
+                .await
+                .unwrap_or_else(|_| panic!("{text} is over and still waits"));
         }
         wait.now_or_never().unwrap_or(Ok(()))
     }

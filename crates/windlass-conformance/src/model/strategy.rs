@@ -2,8 +2,8 @@
 //! around the limits, so that boundaries are hit exactly.
 
 use super::op::{
-    ChangePlan, ClaimPlan, Edge, FeedFrom, FirePlan, IdPlan, JobPlan, LeaseRef, Op, RenewPlan, ReportPlan, RequestPlan, STATES,
-    SchedulePlan, TickPlan, WaitPlan, group, kind, label, queue, schedule, worker,
+    ChangePlan, ClaimPlan, Edge, FeedFrom, FirePlan, IdPlan, JobPlan, LeaseRef, Op, RenewPlan, ReportPlan, RequestPlan,
+    STATES, SchedulePlan, TickPlan, WaitPlan, group, kind, label, queue, schedule, worker,
 };
 use super::strategy_spec::{due, payload, spec};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -15,8 +15,8 @@ use windlass_core::name::Labels;
 use windlass_core::rate::Rate;
 use windlass_core::schedule::{Overlap, Rule};
 use windlass_core::store::{
-    Beat, ChangeManyOp, ChangeOp, Filter, GroupSettings, Kinds, ListOrder, LogLine, LogStream, OutcomeKind, QueueSettings,
-    Retention, RetentionRule, Setting, SweepKind,
+    Beat, ChangeManyOp, ChangeOp, Filter, GroupSettings, Kinds, ListOrder, LogLine, LogStream, OutcomeKind,
+    QueueSettings, Retention, RetentionRule, Setting, SweepKind,
 };
 use windlass_core::time::Timestamp;
 
@@ -65,7 +65,11 @@ fn warm_op() -> impl Strategy<Value = Op> {
 
 /// What is only asked, and what is rare.
 fn cold_op() -> impl Strategy<Value = Op> {
-    let list = (filter(false), select(vec![ListOrder::Ascending, ListOrder::Descending]), select(vec![0u32, 1, 3, 100, 2_000]));
+    let list = (
+        filter(false),
+        select(vec![ListOrder::Ascending, ListOrder::Descending]),
+        select(vec![0u32, 1, 3, 100, 2_000]),
+    );
     let groups = (0..3usize, option::of(0..4usize), select(vec![0u32, 1, 100]));
     prop_oneof![
         2 => vec(job_ref(), 0..=3).prop_map(Op::Get),
@@ -162,7 +166,8 @@ fn claim_plan() -> impl Strategy<Value = ClaimPlan> {
 
 fn outcome_kind() -> impl Strategy<Value = OutcomeKind> {
     let outputs = btree_map(select(vec!["url".to_owned(), "n".to_owned()]), "[a-c]{0,3}", 0..=2);
-    let complete = (option::of(payload()), outputs).prop_map(|(result, outputs)| OutcomeKind::Complete { result, outputs });
+    let complete =
+        (option::of(payload()), outputs).prop_map(|(result, outputs)| OutcomeKind::Complete { result, outputs });
     let classes = select(vec![FailureClass::Error, FailureClass::Panic, FailureClass::Timeout]);
     let delays = select(vec![0u64, 0, 1, 100, 1_000, u64::MAX]);
     let retry = prop_oneof![5 => delays.prop_map(Retry::AfterMs), 1 => Just(Retry::Never)];
@@ -251,8 +256,11 @@ fn rate() -> impl Strategy<Value = Rate> {
 fn queue_settings() -> impl Strategy<Value = QueueSettings> {
     let rule = (option::of(select(vec![0u64, 1_000, 60_000])), option::of(0u64..=3));
     let rule = rule.prop_map(|(age_ms, count)| RetentionRule { age_ms, count });
-    let retention = (rule.clone(), rule.clone(), rule)
-        .prop_map(|(succeeded, failed, cancelled)| Retention { succeeded, failed, cancelled });
+    let retention = (rule.clone(), rule.clone(), rule).prop_map(|(succeeded, failed, cancelled)| Retention {
+        succeeded,
+        failed,
+        cancelled,
+    });
     (
         prop::bool::weighted(0.1),
         btree_set((0..3usize).prop_map(kind), 0..=1),
@@ -291,8 +299,12 @@ fn append_logs() -> impl Strategy<Value = Op> {
     let line = (select(vec![LogStream::Log, LogStream::Stdout, LogStream::Stderr]), vec(any::<u8>(), 0..=3));
     let line = line.prop_map(|(stream, text)| LogLine { at: Timestamp::from_ms(9), stream, text: text.into() });
     let place = prop_oneof![6 => Just((0u64, 0u64)), 2 => Just((1, 0)), 1 => Just((0, 1))];
-    (lease_ref(), place, vec(line, 0..=3))
-        .prop_map(|(lease, (behind, ahead), lines)| Op::AppendLogs { lease, behind, ahead, lines })
+    (lease_ref(), place, vec(line, 0..=3)).prop_map(|(lease, (behind, ahead), lines)| Op::AppendLogs {
+        lease,
+        behind,
+        ahead,
+        lines,
+    })
 }
 
 fn beat() -> impl Strategy<Value = Beat> {
@@ -322,12 +334,11 @@ fn schedule_plan() -> impl Strategy<Value = SchedulePlan> {
         1 => Just(Rule::every_ms(0)),
     ];
     let overlap = select(vec![Overlap::Allow, Overlap::Skip]);
-    (0..2usize, rule, spec(), overlap, option::weighted(0.3, 1u64..=2), prop::bool::weighted(0.1), next_in_ms()).prop_map(
-        |(s, rule, mut spec, overlap, limit, paused, next_in_ms)| {
+    (0..2usize, rule, spec(), overlap, option::weighted(0.3, 1u64..=2), prop::bool::weighted(0.1), next_in_ms())
+        .prop_map(|(s, rule, mut spec, overlap, limit, paused, next_in_ms)| {
             spec.custom_id = None;
             SchedulePlan { name: schedule(s), rule, spec, overlap, limit, paused, next_in_ms }
-        },
-    )
+        })
 }
 
 fn fire_plan() -> impl Strategy<Value = FirePlan> {

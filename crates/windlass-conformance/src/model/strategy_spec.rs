@@ -24,7 +24,8 @@ pub(super) fn payload() -> impl Strategy<Value = Payload> {
 fn dedup() -> impl Strategy<Value = Dedup> {
     let key = |text: &'static str| DedupBy::Key(DedupKey::new(text).unwrap());
     let by = prop_oneof![3 => Just(key("k1")), 1 => Just(key("k2")), 1 => Just(DedupBy::Payload)];
-    let modes = vec![DedupMode::Reject, DedupMode::Replace, DedupMode::Throttle, DedupMode::KeepLast, DedupMode::KeepLast];
+    let modes =
+        vec![DedupMode::Reject, DedupMode::Replace, DedupMode::Throttle, DedupMode::KeepLast, DedupMode::KeepLast];
     let ttl = option::weighted(0.4, select(vec![100u64, 1_000, 60_000]));
     (by, select(modes), ttl).prop_map(|(by, mode, ttl_ms)| {
         let ttl_ms = if mode == DedupMode::Throttle { ttl_ms.or(Some(1_000)) } else { ttl_ms };

@@ -5,7 +5,8 @@ use super::op::{STATES, World};
 use super::side::Side;
 use std::collections::BTreeMap;
 use windlass_core::store::{
-    Filter, GroupStatus, GroupsRequest, JobQueue, ListRequest, LogRequest, LogSink, MetricsRequest, ScheduleStore, WorkerRegistry,
+    Filter, GroupStatus, GroupsRequest, JobQueue, ListRequest, LogRequest, LogSink, MetricsRequest, ScheduleStore,
+    WorkerRegistry,
 };
 
 /// Minutes of metrics that one call answers.
@@ -20,7 +21,7 @@ pub(crate) fn counts(group: &GroupStatus) -> bool {
 
 pub(crate) async fn view(side: &Side, world: &World) -> View {
     let mut view = View::new();
-    let mut put = |place: String, what: &dyn std::fmt::Debug| drop(view.insert(place, format!("{what:#?}")));
+    let mut put = |place: String, what: &dyn std::fmt::Debug| drop(view.insert(place, format!("{what:?}")));
     let store = &side.store;
     put("now".to_owned(), &side.now());
     for (id, job) in side.jobs(&world.ids).await {

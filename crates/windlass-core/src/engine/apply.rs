@@ -1,10 +1,10 @@
 //! The one way in which a job changes: its record, and everything that is a function of the records.
 
 use super::Step;
-use super::rows::{Extra, Fresh, GroupId, Lane, LaneId, Ord64, QueueId, Record, Row};
+use super::rows::{Fresh, GroupId, Lane, LaneId, Ord64, QueueId, Record, Row};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::job::{Event, Failure, FailureClass, Next, Order, State, Verb, next};
+use crate::job::{Event, Failure, Next, Order, State, Verb, next};
 use crate::store::{FeedEvent, MinuteMetrics, Transition};
 use crate::time::Timestamp;
 
@@ -23,7 +23,7 @@ impl<T: Tables> Step<'_, T> {
                 Ok(None)
             }
             Next::Becomes(life, order) => {
-                let mut after = Record { life, ..before.clone() };
+                let mut after = before.with_life(life);
                 if after.state() == State::Ready && order == Order::Fresh {
                     after.ord = self.fresh_ord(&after)?;
                 }
@@ -92,8 +92,13 @@ impl<T: Tables> Step<'_, T> {
 
     /// Removes a job and all that hangs on it.
     pub(super) fn remove(&mut self, record: &Record, verb: Verb) -> Result<()> {
+        if self.is_orphan(record)? {
+            self.effects.ended.push(record.id);
+            return self.tables.remove_job(record);
+        }
         self.leave_state(record, None)?;
-        self.tables.lane_mut(record.lane)?.jobs -= 1;
+        let lane = self.tables.lane_mut(record.lane)?;
+        lane.jobs = lane.jobs.saturating_sub(1);
         self.note(record, verb, Some(record.state()), None)?;
         self.tables.remove_job(record)?;
         self.effects.ended.push(record.id);
@@ -101,18 +106,21 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn enter_state(&mut self, record: &Record) -> Result<()> {
-        self.tables.queue_mut(record.queue)?.counts[record.state().index()] += 1;
+        let count = &mut self.tables.queue_mut(record.queue)?.counts[record.state().index()];
+        *count = count.saturating_add(1);
         self.enter_group(record)
     }
 
     /// `to` is the state that it goes to, or `None` when it goes for good.
     fn leave_state(&mut self, record: &Record, to: Option<State>) -> Result<()> {
-        self.tables.queue_mut(record.queue)?.counts[record.state().index()] -= 1;
+        // Counters follow the records. Only damaged ones can be too small, and they must not stop anybody.
+        let count = &mut self.tables.queue_mut(record.queue)?.counts[record.state().index()];
+        *count = count.saturating_sub(1);
         self.leave_group(record, to)
     }
 
     /// The group of a job that becomes ready.
-    fn group_of(&mut self, record: &Record) -> Result<GroupId> {
+    pub(super) fn group_of(&mut self, record: &Record) -> Result<GroupId> {
         match record.group {
             Some(group) => Ok(group),
             None if record.grouped => {
@@ -189,53 +197,6 @@ impl<T: Tables> Step<'_, T> {
         }
         extra.failures.push(failure);
         self.tables.put_extra(row, extra)
-    }
-
-    /// Takes a job whose stored form cannot be read out of everybody's way.
-    fn quarantine(&mut self, record: &Record, why: &str) -> Result<()> {
-        let mut after = record.clone();
-        after.quarantined = true;
-        after.life.state = State::Failed;
-        after.life.held = None;
-        after.life.due_at = None;
-        after.life.finished_at = Some(self.now);
-        after.keeps_itself = false;
-        self.apply(record, &mut after, Verb::Fail)?;
-        let attempt = record.life.attempt;
-        let failure = Failure { class: FailureClass::Quarantined, message: why.to_owned(), attempt, at: self.now };
-        let extra = Extra { failures: vec![failure], ..Default::default() };
-        self.tables.put_extra(record.row, extra)
-    }
-
-    /// The record at `row`; one that cannot be read is set aside, so that it stands in nobody's way.
-    pub(super) fn readable_record(&mut self, row: Row) -> Result<Option<Record>> {
-        match self.tables.record(row) {
-            Err(Error::Corrupt { what }) => self.set_aside(row, &what).map(|()| None),
-            other => other,
-        }
-    }
-
-    /// `outcome`, or `None` when the job turned out to be unreadable and was set aside.
-    pub(super) fn or_set_aside<R>(&mut self, row: Row, outcome: Result<R>) -> Result<Option<R>> {
-        match outcome {
-            Err(Error::Corrupt { what }) => self.set_aside(row, &what).map(|()| None),
-            other => other.map(Some),
-        }
-    }
-
-    fn set_aside(&mut self, row: Row, why: &str) -> Result<()> {
-        match self.tables.salvage(row)? {
-            Some(record) => self.quarantine(&record, why),
-            None => Ok(()),
-        }
-    }
-
-    /// The record at `row`, which some index named.
-    pub(super) fn indexed(&mut self, row: Row) -> Result<Record> {
-        match self.tables.record(row)? {
-            Some(record) => Ok(record),
-            None => Err(Error::corrupt(format!("an index names job row {}, which is not there", row.0))),
-        }
     }
 
     /// The lanes of a queue that pass a test.

@@ -68,19 +68,19 @@ impl<T: Tables> Step<'_, T> {
 
     fn reprioritise(&mut self, record: &Record, priority: i16) -> Result<Option<Record>> {
         crate::job::next(&record.life, &Event::Reprioritise, self.now)?;
+        let mut spec = self.tables.spec(record.row)?;
         let mut after = record.clone();
         after.priority = priority;
         after.ord = record.ord.with_priority(priority);
         self.apply(record, &mut after, Verb::Reprioritise)?;
-        let mut spec = self.tables.spec(record.row)?;
         Arc::make_mut(&mut spec).priority = priority;
         self.tables.put_spec(record.row, spec)?;
         Ok(Some(after))
     }
 
     fn update_payload(&mut self, record: &Record, payload: Payload) -> Result<Option<Record>> {
-        let after = self.transition(record, &Event::UpdatePayload)?;
         let mut spec = self.tables.spec(record.row)?;
+        let after = self.transition(record, &Event::UpdatePayload)?;
         Arc::make_mut(&mut spec).payload = payload;
         self.tables.put_spec(record.row, spec)?;
         Ok(after)
@@ -90,6 +90,10 @@ impl<T: Tables> Step<'_, T> {
     pub(super) fn wanted(&mut self, id: JobId) -> Result<Record> {
         let missing = || Error::not_found(format!("the job {id}"));
         let row = self.tables.find_job(id)?.ok_or_else(missing)?;
-        self.tables.record(row)?.ok_or_else(missing)
+        match self.readable_record(row)? {
+            Some(record) => Ok(record),
+            // It was set aside just now, and can be read as such.
+            None => self.tables.record(row)?.ok_or_else(missing),
+        }
     }
 }

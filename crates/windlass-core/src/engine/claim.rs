@@ -79,9 +79,12 @@ impl<T: Tables> Step<'_, T> {
         let token = Token::from_bits(memo.token);
         let mut claimed = Claimed::default();
         for row in &memo.rows {
-            match self.tables.record(*row)? {
-                Some(record) if record.life.is_held_by(token) => claimed.jobs.push(self.claimed_job(&record, token)?),
-                _ => {}
+            let Some(record) = self.readable_record(*row)?.filter(|record| record.life.is_held_by(token)) else {
+                continue;
+            };
+            let spec = self.tables.spec(*row);
+            if let Some(spec) = self.or_set_aside(*row, spec)? {
+                claimed.jobs.push(self.with_spec(&record, token, spec));
             }
         }
         Ok(claimed)
@@ -147,15 +150,11 @@ impl<T: Tables> Step<'_, T> {
         };
         let Taking { request, token, .. } = taking;
         let event = Event::Claim { worker: request.worker.clone(), token: *token, lease_ms: request.lease_ms };
-        let Some(record) = self.transition(&record, &event)? else {
+        let leased = self.transition(&record, &event);
+        let Some(record) = self.or_set_aside(row, leased)?.flatten() else {
             return Ok(None);
         };
         Ok(Some(self.with_spec(&record, *token, spec)))
-    }
-
-    fn claimed_job(&mut self, record: &Record, token: Token) -> Result<ClaimedJob> {
-        let spec = self.tables.spec(record.row)?;
-        Ok(self.with_spec(record, token, spec))
     }
 
     fn with_spec(&self, record: &Record, token: Token, spec: Arc<JobSpec>) -> ClaimedJob {

@@ -3,7 +3,7 @@
 use super::Step;
 use super::rows::{Record, Worker};
 use super::tables::Tables;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::State;
 use crate::name::{Kind, Label, Labels, QueueName};
@@ -12,8 +12,16 @@ use crate::store::{Explanation, Reason};
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::explain`](crate::store::JobQueue::explain).
     pub fn explain(&mut self, id: JobId) -> Result<Explanation> {
-        let record = self.wanted(id)?;
-        let reason = if record.quarantined {
+        let missing = || Error::not_found(format!("the job {id}"));
+        let row = self.tables.find_job(id)?.ok_or_else(missing)?;
+        let (record, damage) = self.look(row)?.ok_or_else(missing)?;
+        let damage = match self.tables.spec(row) {
+            Err(Error::Corrupt { what }) if !record.quarantined => Some(what),
+            _ => damage,
+        };
+        let reason = if let Some(why) = damage {
+            Reason::Quarantined { why }
+        } else if record.quarantined {
             let failures = self.readable(record.row)?.failures;
             Reason::Quarantined { why: failures.last().map_or(String::new(), |failure| failure.message.clone()) }
         } else {

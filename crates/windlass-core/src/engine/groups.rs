@@ -62,7 +62,8 @@ impl<T: Tables> Step<'_, T> {
             return Ok(());
         };
         if record.state() == State::Active {
-            self.tables.group_mut(id)?.active += 1;
+            let group = self.tables.group_mut(id)?;
+            group.active = group.active.saturating_add(1);
             return if record.grouped { self.review_group(id) } else { Ok(()) };
         }
         let group = self.tables.group(id)?;
@@ -76,14 +77,14 @@ impl<T: Tables> Step<'_, T> {
             // Whoever was away must not catch up on turns that it did not want.
             group.vtime = vnow;
         }
-        group.ready += 1;
+        group.ready = group.ready.saturating_add(1);
         let (vtime, parked) = (group.vtime, group.parked);
         let sub = self.tables.sub(record.lane, id)?;
         let in_ring = sub.vtime.or((parked == Parked::No).then_some(vtime));
-        self.tables.put_sub(record.lane, id, Sub { ready: sub.ready + 1, vtime: in_ring })?;
+        self.tables.put_sub(record.lane, id, Sub { ready: sub.ready.saturating_add(1), vtime: in_ring })?;
         let lane = self.tables.lane_mut(record.lane)?;
         lane.head = if lane.ready == 0 { record.ord } else { lane.head.min(record.ord) };
-        lane.ready += 1;
+        lane.ready = lane.ready.saturating_add(1);
         Ok(())
     }
 
@@ -94,13 +95,16 @@ impl<T: Tables> Step<'_, T> {
         };
         match record.state() {
             State::Ready => {
-                self.tables.group_mut(id)?.ready -= 1;
+                let group = self.tables.group_mut(id)?;
+                group.ready = group.ready.saturating_sub(1);
                 let sub = self.tables.sub(record.lane, id)?;
-                self.tables.put_sub(record.lane, id, Sub { ready: sub.ready - 1, ..sub })?;
-                self.tables.lane_mut(record.lane)?.ready -= 1;
+                self.tables.put_sub(record.lane, id, Sub { ready: sub.ready.saturating_sub(1), ..sub })?;
+                let lane = self.tables.lane_mut(record.lane)?;
+                lane.ready = lane.ready.saturating_sub(1);
             }
             State::Active => {
-                self.tables.group_mut(id)?.active -= 1;
+                let group = self.tables.group_mut(id)?;
+                group.active = group.active.saturating_sub(1);
                 self.review_group(id)?;
             }
             State::Scheduled | State::Succeeded | State::Failed | State::Cancelled => {}

@@ -8,6 +8,7 @@ use super::tables::{Position, Tables, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{FailureClass, Job, JobSpec, JobSummary, LeaseView, State};
+use crate::name::{Kind, Labels, QueueName};
 use crate::store::{Filter, JobPage, LIST_MAX, ListOrder, ListRequest};
 use std::sync::Arc;
 
@@ -29,13 +30,13 @@ impl<T: Tables> Step<'_, T> {
         let Some(row) = self.tables.find_job(id)? else {
             return Ok(None);
         };
-        let Some(record) = self.tables.record(row)? else {
+        let Some((record, damage)) = self.look(row)? else {
             return Ok(None);
         };
         let extra = self.readable(row)?;
         let (spec, damage) = match self.tables.spec(row) {
-            Ok(spec) => (spec, None),
-            Err(Error::Corrupt { what }) => (Arc::new(self.stand_in(&record)?), Some(what)),
+            Ok(spec) => (spec, damage),
+            Err(Error::Corrupt { what }) => (Arc::new(self.stand_in(&record)?), damage.or(Some(what))),
             Err(error) => return Err(error),
         };
         let life = record.life;
@@ -70,9 +71,13 @@ impl<T: Tables> Step<'_, T> {
 
     /// What is known of a job whose spec cannot be read.
     fn stand_in(&mut self, record: &Record) -> Result<JobSpec> {
-        let lane = self.tables.lane(record.lane)?;
-        let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
-        let queue = self.tables.queue(record.queue)?.name.clone();
+        let (queue, kind, labels) = if self.is_orphan(record)? {
+            (QueueName::new("?")?, Kind::new("?")?, Labels::default())
+        } else {
+            let queue = self.tables.queue(record.queue)?.name.clone();
+            let lane = self.tables.lane(record.lane)?;
+            (queue, lane.kind.clone(), lane.labels.clone())
+        };
         let spec = JobSpec::new(queue, kind, crate::payload::Payload::default());
         Ok(JobSpec { labels, priority: record.priority, lifo: record.lifo, ..spec })
     }
@@ -157,10 +162,8 @@ impl<T: Tables> Step<'_, T> {
 
     /// The record at `row`, if it matches.
     fn matching(&mut self, filter: &Filter, row: Row) -> Result<Option<Record>> {
-        let record = match self.tables.record(row) {
-            Ok(Some(record)) => record,
-            Ok(None) | Err(Error::Corrupt { .. }) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some((record, _)) = self.look(row)? else {
+            return Ok(None);
         };
         if filter.group.is_none() && filter.text.is_none() {
             return Ok(Some(record));
@@ -194,9 +197,9 @@ impl<T: Tables> Step<'_, T> {
 
     fn summary(&mut self, record: &Record) -> Result<JobSummary> {
         let extra = self.readable(record.row)?;
-        let spec = match self.tables.spec(record.row) {
-            Ok(spec) => spec,
-            Err(Error::Corrupt { .. }) => Arc::new(self.stand_in(record)?),
+        let (spec, damaged) = match self.tables.spec(record.row) {
+            Ok(spec) => (spec, false),
+            Err(Error::Corrupt { .. }) => (Arc::new(self.stand_in(record)?), true),
             Err(error) => return Err(error),
         };
         let life = &record.life;
@@ -216,7 +219,7 @@ impl<T: Tables> Step<'_, T> {
             claimed_at: life.claimed_at,
             finished_at: life.finished_at,
             last_error: extra.failures.last().map(|failure| failure.message.clone()),
-            quarantined: record.quarantined,
+            quarantined: record.quarantined || damaged,
         })
     }
 }

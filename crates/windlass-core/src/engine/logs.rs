@@ -18,7 +18,7 @@ impl<T: Tables> Step<'_, T> {
             return Err(Error::limit("a log line, in bytes,", LOG_LINE_BYTES_MAX as u64, line.text.len() as u64));
         }
         let row = self.tables.find_job(append.lease.job)?.ok_or(Error::LeaseLost)?;
-        let record = self.tables.record(row)?.ok_or(Error::LeaseLost)?;
+        let record = self.readable_record(row)?.ok_or(Error::LeaseLost)?;
         if !record.life.is_held_by(append.lease.token) {
             return Err(Error::LeaseLost);
         }
@@ -31,11 +31,11 @@ impl<T: Tables> Step<'_, T> {
         }
         let known = usize::try_from(next - append.first).unwrap_or(usize::MAX);
         let lines: Vec<_> = append.lines.into_iter().skip(known).collect();
-        let end = next + lines.len() as u64;
+        let end = next.saturating_add(lines.len() as u64);
         if !lines.is_empty() {
             self.tables.append_log(row, next, record.life.attempt, lines)?;
         }
-        if end - begin > LOG_LINES_MAX {
+        if end.saturating_sub(begin) > LOG_LINES_MAX {
             self.tables.trim_log(row, end - LOG_LINES_MAX)?;
         }
         Ok(end)

@@ -23,7 +23,10 @@ impl<T: Tables> Step<'_, T> {
         };
         let whole = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
         if matches!(request.op, ChangeManyOp::Obliterate { .. }) && request.filter != whole {
-            return Err(Error::invalid("filter", "an obliteration takes the whole queue; name the queue and nothing else"));
+            return Err(Error::invalid(
+                "filter",
+                "an obliteration takes the whole queue; name the queue and nothing else",
+            ));
         }
         let question = question(&request.filter, request.op);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
@@ -67,7 +70,7 @@ impl<T: Tables> Step<'_, T> {
             ChangeManyOp::CancelAll => ChangeOp::Cancel,
         };
         // An earlier change of this step may have moved or removed this one, as a dedup successor.
-        let Some(record) = self.tables.record(record.row)? else {
+        let Some(record) = self.readable_record(record.row)? else {
             return Ok(false);
         };
         match self.change_record(&record, change) {
@@ -99,7 +102,7 @@ impl<T: Tables> Step<'_, T> {
         let mut changed = 0;
         for record in found {
             // Removing one may have promoted its successor.
-            if let Some(record) = self.tables.record(record.row)? {
+            if let Some(record) = self.readable_record(record.row)? {
                 self.remove(&record, Verb::Remove)?;
                 changed += 1;
             }

@@ -19,6 +19,7 @@ mod list;
 mod logs;
 mod many;
 mod numbers;
+mod quarantine;
 mod report;
 mod rows;
 mod schedules;
@@ -97,7 +98,7 @@ impl<'t, T: Tables> Step<'t, T> {
     /// Ends the step: writes its one entry into the feed.
     pub fn finish(mut self) -> Result<Effects> {
         if !self.events.is_empty() {
-            let cursor = FeedCursor(self.tables.feed_end()? + 1);
+            let cursor = FeedCursor(self.tables.feed_end()?.saturating_add(1));
             let entry = FeedEntry { cursor, at: self.now, events: std::mem::take(&mut self.events) };
             self.tables.append_feed(entry)?;
             self.tables.trim_feed(FEED_EVENTS_MAX)?;

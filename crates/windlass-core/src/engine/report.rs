@@ -105,10 +105,10 @@ impl<T: Tables> Step<'_, T> {
         }
     }
 
-    /// The record that a lease speaks for, if it is there and can be read.
+    /// The record that a lease speaks for, if it is there. One that cannot be read is set aside, and its lease is lost.
     fn leased(&mut self, lease: Lease) -> Result<Option<Record>> {
         match self.tables.find_job(lease.job)? {
-            Some(row) => self.tables.record(row),
+            Some(row) => self.readable_record(row),
             None => Ok(None),
         }
     }

@@ -98,6 +98,48 @@ impl Record {
         self.life.state
     }
 
+    /// The same job with another life. (Everything else is plain data; the life is not, and need not be cloned.)
+    pub(super) fn with_life(&self, life: Life) -> Self {
+        let &Self {
+            row,
+            id,
+            queue,
+            lane,
+            group,
+            grouped,
+            priority,
+            lifo,
+            ord,
+            life: _,
+            created_at,
+            ready_at,
+            fingerprint,
+            dedup,
+            keeps_itself,
+            remove_at,
+            quarantined,
+        } = self;
+        Self {
+            row,
+            id,
+            queue,
+            lane,
+            group,
+            grouped,
+            priority,
+            lifo,
+            ord,
+            life,
+            created_at,
+            ready_at,
+            fingerprint,
+            dedup,
+            keeps_itself,
+            remove_at,
+            quarantined,
+        }
+    }
+
     /// Waits behind an active job with the same dedup key.
     pub fn is_held(&self) -> bool {
         self.life.state == State::Scheduled && self.life.due_at.is_none()

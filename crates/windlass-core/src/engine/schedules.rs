@@ -3,6 +3,7 @@
 use super::Step;
 use super::tables::Tables;
 use crate::error::{Error, Result};
+use crate::id::JobId;
 use crate::job::{NewJob, State};
 use crate::name::ScheduleName;
 use crate::schedule::Schedule;
@@ -13,7 +14,7 @@ impl<T: Tables> Step<'_, T> {
     pub fn put_schedule(&mut self, mut schedule: Schedule) -> Result<()> {
         schedule.check()?;
         schedule.revision = self.tables.next_seq()?;
-        if let Some(known) = self.tables.schedule(&schedule.name)? {
+        if let Some(known) = self.known_schedule(&schedule.name)? {
             schedule.last_tick = known.last_tick;
             schedule.last_job = known.last_job;
             schedule.fired = known.fired;
@@ -28,12 +29,21 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`ScheduleStore::remove_schedule`](crate::store::ScheduleStore::remove_schedule).
     pub fn remove_schedule(&mut self, name: &ScheduleName) -> Result<bool> {
-        if self.tables.schedule(name)?.is_none() {
+        // One that cannot be read is there, too, and this is the way to be rid of it.
+        if matches!(self.tables.schedule(name), Ok(None)) {
             return Ok(false);
         }
         self.tables.remove_schedule(name)?;
         self.events.push(FeedEvent::ScheduleRemoved { schedule: name.clone() });
         Ok(true)
+    }
+
+    /// A stored schedule; one that cannot be read may be replaced like one that is not there.
+    fn known_schedule(&mut self, name: &ScheduleName) -> Result<Option<Schedule>> {
+        match self.tables.schedule(name) {
+            Err(Error::Corrupt { .. }) => Ok(None),
+            other => other,
+        }
     }
 
     /// See [`ScheduleStore::schedules`](crate::store::ScheduleStore::schedules).
@@ -61,22 +71,25 @@ impl<T: Tables> Step<'_, T> {
         let Some(row) = self.tables.find_job(id)? else {
             return Ok(None);
         };
-        Ok(self.tables.record(row)?.map(|record| record.state()))
+        Ok(self.look(row)?.map(|(record, _)| record.state()))
     }
 
     /// See [`ScheduleStore::fire`](crate::store::ScheduleStore::fire).
-    pub fn fire(&mut self, fire: Fire) -> Result<FireOutcome> {
+    pub fn fire(&mut self, mut fire: Fire) -> Result<FireOutcome> {
         if fire.jobs.len() > BATCH_MAX {
             return Err(Error::limit("jobs", BATCH_MAX as u64, fire.jobs.len() as u64));
         }
         fire.jobs.iter().try_for_each(NewJob::check)?;
-        let missing = || Error::not_found(format!("the schedule `{}`", fire.name));
-        let mut schedule = self.tables.schedule(&fire.name)?.ok_or_else(missing)?;
+        let missing = Error::not_found(format!("the schedule `{}`", fire.name));
+        let mut schedule = self.tables.schedule(&fire.name)?.ok_or(missing)?;
         if schedule.revision != fire.revision || fire.expected.is_some() && schedule.next_tick != fire.expected {
             return Ok(FireOutcome::Stale);
         }
         let running = self.last_job_state(&schedule)?.is_some_and(|state| !state.is_terminal());
         let skip = fire.skip_if_running && running;
+        if let Some(job) = self.drop_known_jobs(&mut fire)? {
+            schedule.last_job = Some(job);
+        }
         if !skip && let Some(refused) = self.verdicts(&fire.jobs).into_iter().find_map(Result::err) {
             // All or nothing, so that the tick can be repeated as a whole.
             return Err(refused);
@@ -100,5 +113,21 @@ impl<T: Tables> Step<'_, T> {
         self.events.push(FeedEvent::ScheduleFired { schedule: fire.name, tick });
         self.tables.put_schedule(schedule)?;
         Ok(if skip { FireOutcome::Skipped } else { FireOutcome::Fired { jobs: created } })
+    }
+
+    /// A tick whose job is there has been handled before, whatever the schedule says now: after a clock that jumped back,
+    /// or a restore. Answers the last such job.
+    fn drop_known_jobs(&mut self, fire: &mut Fire) -> Result<Option<JobId>> {
+        let mut known = None;
+        if fire.expected.is_some() {
+            for job in std::mem::take(&mut fire.jobs) {
+                let id = job.effective_id();
+                match self.tables.find_job(id)? {
+                    Some(_) => known = Some(id),
+                    None => fire.jobs.push(job),
+                }
+            }
+        }
+        Ok(known)
     }
 }

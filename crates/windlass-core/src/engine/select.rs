@@ -48,7 +48,7 @@ impl Head {
     fn bound(&self) -> Option<Ord64> {
         match self.jobs.front() {
             Some((ord, _)) => Some(*ord),
-            None => self.read_to.filter(|_| self.more).map(|ord| Ord64(ord.0 + 1)),
+            None => self.read_to.filter(|_| self.more).map(|ord| Ord64(ord.0.saturating_add(1))),
         }
     }
 }
@@ -87,7 +87,9 @@ impl<T: Tables> Step<'_, T> {
             self.serve(&mut choice, id)?;
             // Where the last turn began. Newcomers start no earlier, or they would catch up on turns before their time.
             let began = choice.groups.get(&id).map_or(vtime, |served| served.vtime.saturating_sub(served.turn));
-            self.tables.queue_mut(queue)?.vtime = vtime.max(began);
+            let queue = self.tables.queue_mut(queue)?;
+            // Never back: a lane that few workers serve lags behind the others.
+            queue.vtime = queue.vtime.max(vtime).max(began);
         }
         self.settle(queue, choice)
     }
@@ -143,7 +145,7 @@ impl<T: Tables> Step<'_, T> {
             order.push(Reverse((self.tables.lane(head.lane)?.head, i)));
         }
         let stale = if ring_vtime < vtime { vec![lane] } else { Vec::new() };
-        let turn = TURN / u64::from(limits.weight.unwrap_or(1));
+        let turn = TURN / u64::from(limits.weight.unwrap_or(1).max(1));
         let room = by_cap.min(by_rate);
         choice.groups.insert(id, Served { vtime, turn, room, heads, order, stale, taken: 0 });
         choice.heap.push(Reverse((vtime, id)));
@@ -167,7 +169,7 @@ impl<T: Tables> Step<'_, T> {
             choice.picked.push(row);
             served.room -= 1;
             served.taken += 1;
-            served.vtime += served.turn;
+            served.vtime = served.vtime.saturating_add(served.turn);
         }
         choice.heap.push(Reverse((served.vtime, id)));
         Ok(())

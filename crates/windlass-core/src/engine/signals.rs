@@ -89,10 +89,8 @@ impl Signals {
 
     /// `Unavailable` once the store was closed.
     pub fn check_open(&self) -> Result<()> {
-        match self.inner.lock().closed {
-            true => Err(Error::Unavailable { reason: "the store was closed".to_owned() }),
-            false => Ok(()),
-        }
+        let closed = self.inner.lock().closed;
+        if closed { Err(Error::Unavailable { reason: "the store was closed".to_owned() }) } else { Ok(()) }
     }
 
     /// Returns when one of the queues rang after `mark`.

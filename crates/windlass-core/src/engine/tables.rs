@@ -104,7 +104,10 @@ pub trait Tables {
     /// A record. `Corrupt` when it cannot be read.
     fn record(&mut self, row: Row) -> Result<Option<Record>>;
     /// What can be read of a record that cannot be read as a whole; its place in the indexes and counters counts.
+    /// Changes nothing.
     fn salvage(&mut self, row: Row) -> Result<Option<Record>>;
+    /// Writes a salvaged record over what could not be read.
+    fn mend(&mut self, record: &Record) -> Result<()>;
     /// What a job that exists was asked to be. `Corrupt` when it cannot be read.
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>>;
     /// The rest of a job. `Corrupt` when it cannot be read.

@@ -1,5 +1,6 @@
 //! Job records and the indexes over them.
 
+use super::paged::Paged;
 use crate::engine::{Extra, Fresh, GroupId, LaneId, NumberMap, Ord64, Position, QueueId, Record, Row, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
@@ -31,7 +32,7 @@ struct Log {
 /// Jobs by row, and where they stand.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    entries: NumberMap<Row, Box<Entry>>,
+    entries: Paged<Entry>,
     ids: NumberMap<JobId, Row>,
     ready: BTreeMap<(LaneId, GroupId, Ord64), Row>,
     due: BTreeSet<(QueueId, Timestamp, Row)>,
@@ -47,11 +48,11 @@ impl Jobs {
     }
 
     pub(super) fn record(&self, row: Row) -> Option<&Record> {
-        self.entries.get(&row).map(|entry| &entry.record)
+        self.entries.get(row).map(|entry| &entry.record)
     }
 
     fn entry(&mut self, row: Row) -> Result<&mut Entry> {
-        let entry = self.entries.get_mut(&row).map(Box::as_mut);
+        let entry = self.entries.get_mut(row);
         entry.ok_or_else(|| Error::corrupt(format!("job row {} is not there", row.0)))
     }
 
@@ -64,7 +65,7 @@ impl Jobs {
     }
 
     pub(super) fn extra(&self, row: Row) -> Extra {
-        let extra = self.entries.get(&row).and_then(|entry| entry.extra.as_deref());
+        let extra = self.entries.get(row).and_then(|entry| entry.extra.as_deref());
         extra.cloned().unwrap_or_default()
     }
 
@@ -76,7 +77,7 @@ impl Jobs {
         let Fresh { record, spec } = fresh;
         self.ids.insert(record.id, record.row);
         self.index(&record);
-        self.entries.insert(record.row, Box::new(Entry { record, spec, extra: None, log: None }));
+        self.entries.insert(record.row, Entry { record, spec, extra: None, log: None });
     }
 
     pub(super) fn update(&mut self, before: &Record, after: &Record) -> Result<()> {
@@ -89,7 +90,7 @@ impl Jobs {
     pub(super) fn remove(&mut self, record: &Record) {
         self.unindex(record);
         self.ids.remove(&record.id);
-        self.entries.remove(&record.row);
+        self.entries.remove(record.row);
     }
 
     fn index(&mut self, record: &Record) {
@@ -238,7 +239,7 @@ impl Jobs {
     }
 
     pub(super) fn log_range(&self, row: Row) -> (u64, u64) {
-        match self.entries.get(&row).and_then(|entry| entry.log.as_ref()) {
+        match self.entries.get(row).and_then(|entry| entry.log.as_ref()) {
             Some(log) => (log.begin, log.begin + log.lines.len() as u64),
             None => (0, 0),
         }
@@ -251,7 +252,7 @@ impl Jobs {
     }
 
     pub(super) fn log(&self, row: Row, from: u64, limit: usize) -> Vec<(u32, LogLine)> {
-        let Some(log) = self.entries.get(&row).and_then(|entry| entry.log.as_ref()) else {
+        let Some(log) = self.entries.get(row).and_then(|entry| entry.log.as_ref()) else {
             return Vec::new();
         };
         let skip = usize::try_from(from.saturating_sub(log.begin)).unwrap_or(usize::MAX);

@@ -2,6 +2,7 @@
 //! the store for tests. Nothing of it survives its process.
 
 mod jobs;
+mod paged;
 mod rest;
 mod tables;
 

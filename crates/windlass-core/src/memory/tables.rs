@@ -3,8 +3,8 @@
 use super::jobs::Jobs;
 use super::rest::Rest;
 use crate::engine::{
-    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, NumberMap, Ord64, Parked, Position, Queue, QueueId, Record,
-    ReportMemo, Row, Sub, Tables, Walk, Worker,
+    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, NumberMap, Ord64, Parked, Position, Queue,
+    QueueId, Record, ReportMemo, Row, Sub, Tables, Walk, Worker,
 };
 use crate::error::{Error, Result};
 use crate::id::JobId;
@@ -247,6 +247,10 @@ impl Tables for MemoryTables {
 
     fn salvage(&mut self, row: Row) -> Result<Option<Record>> {
         self.record(row)
+    }
+
+    fn mend(&mut self, _record: &Record) -> Result<()> {
+        Ok(())
     }
 
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {

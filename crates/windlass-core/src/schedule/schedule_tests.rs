@@ -55,7 +55,7 @@ fn what_cannot_be_meant_is_refused_by_the_name_of_its_field() {
         ("spec.custom_id", |s| s.spec.custom_id = Some(CustomId::new("x").unwrap())),
         ("attempts", |s| s.spec.attempts = 0),
         ("dedup.ttl_ms", |s| {
-            s.spec.dedup = Some(Dedup { by: DedupBy::Payload, mode: DedupMode::Throttle, ttl_ms: None })
+            s.spec.dedup = Some(Dedup { by: DedupBy::Payload, mode: DedupMode::Throttle, ttl_ms: None });
         }),
         ("start", |s| s.start = Some(Timestamp::from_ms(-1))),
         ("end", |s| s.end = Some(at("9999-01-01T00:00:00Z"))),

@@ -104,7 +104,7 @@ mod tests {
             match near {
                 Some(near) => assert!(reason.ends_with(&format!("did you mean {near}?")), "{name:?}: {reason}"),
                 None => {
-                    assert!(reason.ends_with("use an IANA name such as Europe/Berlin or UTC"), "{name:?}: {reason}")
+                    assert!(reason.ends_with("use an IANA name such as Europe/Berlin or UTC"), "{name:?}: {reason}");
                 }
             }
         }

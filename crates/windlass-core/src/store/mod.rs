@@ -4,11 +4,13 @@
 //! nothing is known about any item; an error of an item means that this item changed nothing. Every change is atomic per
 //! item, and every change that needs a lease checks its token in the same atomic step.
 
+mod changes;
 mod feed;
 mod logs;
 mod queue;
 mod schedules;
 mod settings;
+mod status;
 mod workers;
 
 use crate::error::Result;
@@ -18,17 +20,21 @@ use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use changes::{
+    Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, Filter, JobPage, LIST_MAX, ListOrder, ListRequest,
+};
 pub use feed::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
 pub use queue::{
-    BATCH_MAX, Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, ClaimRequest, Claimed, ClaimedJob,
-    EnqueueRequest, Enqueued, Explanation, Filter, GroupPage, GroupStatus, GroupsRequest, JobPage, JobQueue, Kinds,
-    LIST_MAX, ListOrder, ListRequest, MetricsRequest, MinuteMetrics, Outcome, OutcomeKind, QueueCounts, QueueStatus,
-    Reason, RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, Sweep, SweepKind, Swept,
-    WorkMark,
+    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
+    RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
+pub use status::{
+    Explanation, GroupPage, GroupStatus, GroupsRequest, MetricsRequest, MinuteMetrics, QueueCounts, QueueStatus,
+    Reason, Sweep, SweepKind, Swept,
+};
 pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
 
 /// What survives which accident.

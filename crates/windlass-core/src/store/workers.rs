@@ -56,7 +56,7 @@ pub struct WorkerStatus {
     pub beat: Beat,
     /// When it came.
     pub since: Timestamp,
-    /// When it was last heard of.
+    /// When it was last heard of; a beat that says nothing new may be noted only when a third of its time has passed.
     pub seen_at: Timestamp,
     /// It was heard of recently enough.
     pub live: bool,

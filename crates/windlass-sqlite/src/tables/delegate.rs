@@ -149,6 +149,10 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
         self.jobs().salvage(row)
     }
 
+    fn mend(&mut self, record: &Record) -> Result<()> {
+        self.jobs().mend(record)
+    }
+
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
         Specs { db: &mut self.db, queues: &mut self.queues, recent: &mut self.recent }.get(row)
     }

@@ -2,7 +2,7 @@
 
 use super::limit;
 use super::recent::Recent;
-use super::records::{HELD, SELECT, SELECT_READY, due, flags, outcome, read, salvage};
+use super::records::{HELD, NAMELESS, SELECT, SELECT_DAMAGED, SELECT_READY, due, flags, outcome, read, salvage};
 use super::specs;
 use crate::db::Db;
 use crate::values::Col;
@@ -26,7 +26,20 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
         if let Some(row) = self.recent.find(id) {
             return Ok(Some(row));
         }
-        self.db.one("SELECT row FROM windlass_job WHERE id=?1", [Col(id)], read_row)
+        match self.db.one("SELECT row FROM windlass_job WHERE id=?1", [Col(id)], read_row)? {
+            None if id.partition() == NAMELESS => self.find_nameless(id),
+            found => Ok(found),
+        }
+    }
+
+    /// A row whose id cannot be read, by the id that stands in for it.
+    fn find_nameless(self, id: JobId) -> Result<Option<Row>> {
+        let Ok(row) = i64::try_from(id.bits()) else { return Ok(None) };
+        let found = self.db.one("SELECT id FROM windlass_job WHERE row=?1", [row], |row| row.get::<_, Col<JobId>>(0));
+        match found {
+            Err(Error::Corrupt { .. }) => Ok(Some(Row(row.cast_unsigned()))),
+            other => other.map(|_| None),
+        }
     }
 
     pub(super) fn record(self, row: Row) -> Result<Option<Record>> {
@@ -41,13 +54,29 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
     }
 
     pub(super) fn salvage(self, row: Row) -> Result<Option<Record>> {
-        self.recent.forget(row);
-        let found = self.db.one(SELECT, [Col(row.0)], salvage)?;
-        // Its id may have been repaired, and its place in the indexes is about to be left.
-        if let Some(record) = &found {
-            self.db.run("UPDATE windlass_job SET id=?2,dedup=NULL WHERE row=?1", params![Col(row.0), Col(record.id)])?;
-        }
-        Ok(found)
+        self.db.one(SELECT_DAMAGED, [Col(row.0)], salvage)
+    }
+
+    /// Writes the columns that [`update`] leaves alone; the others are written when the record next changes.
+    pub(super) fn mend(self, record: &Record) -> Result<()> {
+        self.recent.forget(record.row);
+        let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
+        self.db.run(
+            "UPDATE windlass_job SET id=?2,queue=?3,lane=?4,attempts_max=?5,stalls_max=?6,created_at=?7,fingerprint=?8,\
+             dedup=?9 WHERE row=?1",
+            params![
+                Col(record.row.0),
+                Col(record.id),
+                Col(record.queue.0),
+                Col(record.lane.0),
+                attempts_max,
+                stalls_max,
+                Col(record.created_at),
+                Col(record.fingerprint),
+                record.dedup
+            ],
+        )?;
+        Ok(())
     }
 
     pub(super) fn insert(self, record: &Record) -> Result<()> {
@@ -127,7 +156,7 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
 
     pub(super) fn next_due(self, queue: QueueId) -> Result<Option<Timestamp>> {
         let sql = "SELECT due_at FROM windlass_job WHERE due_at IS NOT NULL AND queue=?1 AND due_at<?2 ORDER BY due_at LIMIT 1";
-        self.db.one(sql, params![Col(queue.0), HELD], |row| Ok(row.get::<_, Col<_>>(0)?.0))
+        self.db.one(sql, params![Col(queue.0), HELD], |row| Ok(Timestamp::from_ms(number(row, 0))))
     }
 
     pub(super) fn expired(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
@@ -137,7 +166,9 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
 
     pub(super) fn cancelling(self, worker: &WorkerId) -> Result<Vec<JobId>> {
         let sql = "SELECT id FROM windlass_job WHERE told IS NOT NULL AND told=?1 ORDER BY row";
-        self.db.all(sql, [worker.as_str()], |row| Ok(row.get::<_, Col<_>>(0)?.0))
+        // One whose id cannot be read is left to whoever reads its job.
+        let ids = self.db.all(sql, [worker.as_str()], |row| Ok(row.get::<_, Col<_>>(0).ok().map(|id| id.0)))?;
+        Ok(ids.into_iter().flatten().collect())
     }
 
     pub(super) fn removable(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
@@ -183,7 +214,7 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
         let mut from = walk.after.unwrap_or([ends; 3]);
         let read = |row: &SqlRow<'_>| {
             let position = [number(row, 0), number(row, 1), number(row, 2)];
-            Ok((position, Row(row.get::<_, Col<u64>>(3)?.0), LaneId(row.get::<_, Col<u64>>(4)?.0)))
+            Ok((position, Row(row.get::<_, Col<u64>>(3)?.0), LaneId(number(row, 4).cast_unsigned())))
         };
         let (sql, max) = (&range.sql, limit(walk.limit));
         let mut found = Vec::new();
@@ -193,8 +224,10 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
                 2 => self.db.all(sql, params![Col(of), from[0], from[1], max], read)?,
                 _ => self.db.all(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
             };
-            let last = page.len() < walk.limit;
-            from = page.last().map_or(from, |(position, ..)| *position);
+            let next = page.last().map_or(from, |(position, ..)| *position);
+            // Places that cannot be read are all the same one, beyond which there is nothing.
+            let last = page.len() < walk.limit || next == from;
+            from = next;
             let of_lanes = page.into_iter().filter(|(_, _, lane)| walk.lanes.binary_search(lane).is_ok());
             found.extend(of_lanes.map(|(position, row, _)| (position, row)));
             // A page that other lanes have filled is not the end.

@@ -6,6 +6,7 @@ use rusqlite::{Connection, params};
 use std::borrow::Borrow;
 use windlass_core::engine::{decode_events, encode_events};
 use windlass_core::store::{FeedCursor, FeedEntry};
+use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 #[derive(Debug, Default)]
@@ -36,8 +37,9 @@ impl Meta {
                 last
             }
         };
-        self.seq = Some(last + 1);
-        Ok(last + 1)
+        let next = last.checked_add(1).ok_or_else(|| Error::corrupt("the sequence in windlass_meta is at its end"))?;
+        self.seq = Some(next);
+        Ok(next)
     }
 
     pub(super) fn flush<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
@@ -73,7 +75,7 @@ impl Meta {
     pub(super) fn append<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, entry: &FeedEntry) -> Result<()> {
         let feed = self.feed(db)?;
         let events = encode_events(&entry.events)?;
-        let total = feed.end_total + entry.events.len() as u64;
+        let total = feed.end_total.saturating_add(entry.events.len() as u64);
         let number = entry.cursor.0;
         db.run(
             "INSERT INTO windlass_feed(number,at,total,events) VALUES(?1,?2,?3,?4)",
@@ -88,7 +90,8 @@ impl Meta {
     pub(super) fn read<C: Borrow<Connection>>(db: &mut Db<C>, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
         let sql = "SELECT number,at,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT ?2";
         let rows = db.all(sql, params![Col(after), super::limit(limit)], |row| {
-            Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<_>>(1)?.0, row.get::<_, Vec<u8>>(2)?))
+            let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
+            Ok((row.get::<_, Col<u64>>(0)?.0, at, row.get::<_, Vec<u8>>(2).unwrap_or_default()))
         })?;
         let entry = |(number, at, events): (u64, _, Vec<u8>)| {
             // An entry that cannot be read is shown empty: a reader must get past it.
@@ -100,7 +103,7 @@ impl Meta {
 
     pub(super) fn trim<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
         let feed = self.feed(db)?;
-        if feed.end_total - feed.begin_total <= events_max {
+        if feed.end_total.saturating_sub(feed.begin_total) <= events_max {
             return Ok(());
         }
         let keep_from = feed.end_total - events_max;

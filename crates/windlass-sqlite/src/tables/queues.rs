@@ -6,9 +6,9 @@ use crate::values::{Col, Json, Name, json};
 use rusqlite::{Connection, params};
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use windlass_core::Result;
 use windlass_core::engine::{GroupId, Lane, LaneId, NumberMap, Ord64, Queue, QueueId};
 use windlass_core::name::{Kind, Labels, QueueName};
+use windlass_core::{Error, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
@@ -30,6 +30,12 @@ impl Queues {
         }
         let sql = "SELECT id,name,plain,settings,vtime,meter,scheduled,ready,active,succeeded,failed,cancelled \
                    FROM windlass_queue";
+        let damaged = |table: &str, error: Error| match error {
+            Error::Corrupt { what } => {
+                Error::corrupt(format!("a row of {table}: {what}; mend it with the sqlite3 program"))
+            }
+            other => other,
+        };
         let queues = db.all(sql, [], |row| {
             let mut counts = [0; 6];
             for (i, count) in counts.iter_mut().enumerate() {
@@ -44,7 +50,8 @@ impl Queues {
                 meter: row.get::<_, Json<_>>(5)?.0,
                 counts,
             })
-        })?;
+        });
+        let queues = queues.map_err(|error| damaged("windlass_queue", error))?;
         let lanes = db.all("SELECT id,queue,kind,labels,jobs,ready,head FROM windlass_lane", [], |row| {
             Ok(Lane {
                 id: LaneId(row.get::<_, Col<u64>>(0)?.0),
@@ -55,7 +62,8 @@ impl Queues {
                 ready: row.get::<_, Col<u64>>(5)?.0,
                 head: Ord64(row.get(6)?),
             })
-        })?;
+        });
+        let lanes = lanes.map_err(|error| damaged("windlass_lane", error))?;
         queues.into_iter().for_each(|queue| self.keep_queue(queue));
         lanes.into_iter().for_each(|lane| self.keep_lane(lane));
         self.loaded = true;
@@ -76,7 +84,9 @@ impl Queues {
 
     pub(super) fn all<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<Vec<QueueId>> {
         self.load(db)?;
-        Ok(self.queue_lanes.keys().copied().collect())
+        let mut all: Vec<QueueId> = self.queues.keys().copied().collect();
+        all.sort_unstable();
+        Ok(all)
     }
 
     pub(super) fn find<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, name: &QueueName) -> Result<Option<QueueId>> {

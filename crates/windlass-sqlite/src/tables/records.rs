@@ -2,7 +2,7 @@
 
 use crate::values::{Col, Name};
 use rusqlite::Row as SqlRow;
-use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 use windlass_core::engine::{GroupId, LaneId, Ord64, QueueId, Record, Row};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::{Held, LastReport, Life, State};
@@ -26,7 +26,13 @@ macro_rules! columns {
     };
 }
 
+/// The partition of ids that stand in for unreadable ones; no job is made there.
+pub(super) const NAMELESS: u16 = u16::MAX;
+
 pub(super) const SELECT: &str = concat!("SELECT ", columns!(), " FROM windlass_job j WHERE j.row=?1");
+/// With what says which index a damaged record stands in.
+pub(super) const SELECT_DAMAGED: &str =
+    concat!("SELECT ", columns!(), ",rdy,outcome FROM windlass_job j WHERE j.row=?1");
 /// With the payload, its type and the rest behind the record.
 pub(super) const SELECT_READY: &str = concat!(
     "SELECT ",
@@ -49,6 +55,13 @@ pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
     let last_report = last_token.zip(last_state).map(|(Col(token), Col(state))| LastReport { token, state });
     let time =
         |at: usize| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<Col<_>>>(at)?.map(|at| at.0)) };
+    let state = row.get::<_, Col<State>>(6)?.0;
+    let fits = (state == State::Active) == held.is_some()
+        && (state == State::Scheduled) == time(14)?.is_some()
+        && state.is_terminal() == time(23)?.is_some();
+    if !fits {
+        return Err(FromSqlError::Other(format!("the state {state} does not fit the times beside it").into()).into());
+    }
     Ok(Record {
         row: Row(row.get::<_, Col<u64>>(1)?.0),
         id: row.get::<_, Col<_>>(2)?.0,
@@ -60,7 +73,7 @@ pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
         lifo: flags & LIFO != 0,
         ord: Ord64(row.get(0)?),
         life: Life {
-            state: row.get::<_, Col<_>>(6)?.0,
+            state,
             due_at: time(14)?.filter(|at| at.as_ms() != HELD),
             attempt: row.get(9)?,
             attempts_max: row.get(10)?,
@@ -90,16 +103,24 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
     }
     let number = |at: usize| get::<Col<u64>>(row, at).map_or(0, |number| number.0);
     let place = number(1);
-    let state = get::<Col<State>>(row, 6).map_or(State::Failed, |state| state.0);
+    let there = |at: usize| row.get_ref(at).is_ok_and(|value| value != ValueRef::Null);
+    // The indexes and the counters follow these columns, so they know best which state it left.
+    let state = match () {
+        () if there(27) => State::Ready,
+        () if there(17) => State::Active,
+        () if there(14) => State::Scheduled,
+        () => get::<Col<State>>(row, 28).or_else(|| get(row, 6)).map_or(State::Failed, |state| state.0),
+    };
+    let flags: i64 = get(row, 8).unwrap_or(0);
     let life = Life::new(Some(Timestamp::from_ms(0)), Timestamp::from_ms(0), 1, 0);
     Ok(Record {
         row: Row(place),
         // An id that cannot be read gets one by which the row can be named and removed.
-        id: get::<Col<JobId>>(row, 2).map_or(JobId::from_parts(u16::MAX, u128::from(place)), |id| id.0),
+        id: get::<Col<JobId>>(row, 2).map_or(JobId::from_parts(NAMELESS, u128::from(place)), |id| id.0),
         queue: QueueId(number(3)),
-        lane: LaneId(number(4)),
+        lane: LaneId(if there(27) { number(27) } else { number(4) }),
         group: get::<Col<u64>>(row, 5).map(|id| GroupId(id.0)),
-        grouped: false,
+        grouped: flags & GROUPED != 0,
         priority: get(row, 7).unwrap_or(0),
         lifo: false,
         ord: Ord64(get(row, 0).unwrap_or(0)),
@@ -108,7 +129,7 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
         ready_at: Timestamp::from_ms(0),
         remove_at: None,
         fingerprint: number(25),
-        dedup: None,
+        dedup: get(row, 26),
         keeps_itself: false,
         quarantined: false,
     })
@@ -129,7 +150,6 @@ pub(super) fn due(record: &Record) -> Option<i64> {
     let waits = record.state() == State::Scheduled;
     waits.then(|| record.life.due_at.map_or(HELD, Timestamp::as_ms))
 }
-
 
 /// Its state, once it has ended.
 pub(super) fn outcome(record: &Record) -> Option<Col<State>> {

@@ -14,10 +14,11 @@ use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::MinuteMetrics;
 use windlass_core::time::Timestamp;
-use windlass_core::{Error, Result};
+use windlass_core::Result;
 
 pub(super) fn dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16]) -> Result<Option<DedupRow>> {
-    db.one("SELECT owner,until,sticky,successor FROM windlass_dedup WHERE key=?1", [key], |row| {
+    // A key that cannot be read holds nothing: rather a job too many than one that can never be enqueued or end.
+    db.one_readable("SELECT owner,until,sticky,successor FROM windlass_dedup WHERE key=?1", [key], |row| {
         Ok(DedupRow {
             owner: row.get::<_, Col<_>>(0)?.0,
             until: row.get::<_, Option<Col<_>>>(1)?.map(|at| at.0),
@@ -44,13 +45,13 @@ pub(super) fn expired_dedup<C: Borrow<Connection>>(
     max: usize,
 ) -> Result<Vec<[u8; 16]>> {
     let sql = "SELECT key FROM windlass_dedup WHERE until IS NOT NULL AND until<=?1 ORDER BY until,key LIMIT ?2";
-    db.all(sql, params![Col(until), limit(max)], |row| row.get(0))
+    db.all_readable(sql, params![Col(until), limit(max)], |row| row.get(0))
 }
 
 pub(super) fn claim_memo<C: Borrow<Connection>>(db: &mut Db<C>, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
     let sql =
         "SELECT request_id,fingerprint,token,claimed FROM windlass_memo WHERE worker=?1 AND request_id IS NOT NULL";
-    db.one(sql, [worker.as_str()], |row| {
+    db.one_readable(sql, [worker.as_str()], |row| {
         let claimed: Vec<u8> = row.get(3)?;
         let rows = claimed.as_chunks().0.iter().map(|bytes| Row(u64::from_le_bytes(*bytes))).collect();
         Ok(ClaimMemo {
@@ -82,9 +83,9 @@ const REPORTED: usize = 27;
 
 pub(super) fn report_memo<C: Borrow<Connection>>(db: &mut Db<C>, worker: &WorkerId) -> Result<ReportMemo> {
     let sql = "SELECT reported FROM windlass_memo WHERE worker=?1 AND reported IS NOT NULL";
-    let bytes: Vec<u8> = db.one(sql, [worker.as_str()], |row| row.get(0))?.unwrap_or_default();
-    let damaged = || Error::corrupt(format!("the last report of worker {worker}"));
-    bytes.as_chunks::<REPORTED>().0.iter().map(|one| unpack(one).ok_or_else(damaged)).collect()
+    let bytes: Vec<u8> = db.one_readable(sql, [worker.as_str()], |row| row.get(0))?.unwrap_or_default();
+    // An outcome that cannot be read is one that is not known: its repetition finds its lease lost.
+    Ok(bytes.as_chunks::<REPORTED>().0.iter().filter_map(unpack).collect())
 }
 
 fn unpack(bytes: &[u8; REPORTED]) -> Option<(JobId, Token, State)> {
@@ -158,7 +159,7 @@ impl Minutes {
         match self.open.entry(key) {
             Entry::Occupied(open) => Ok(open.into_mut()),
             Entry::Vacant(place) => {
-                let stored = db.one(MINUTE, params![Col(queue.0), minute, minute], read_minute)?;
+                let stored = db.one_readable(MINUTE, params![Col(queue.0), minute, minute], read_minute)?;
                 let start = Timestamp::from_ms(minute.saturating_mul(60_000));
                 Ok(place.insert(stored.unwrap_or(MinuteMetrics { minute: start, ..MinuteMetrics::default() })))
             }
@@ -172,7 +173,7 @@ impl Minutes {
         (from, to): (i64, i64),
     ) -> Result<Vec<MinuteMetrics>> {
         self.flush(db)?;
-        db.all(MINUTE, params![Col(queue.0), from, to], read_minute)
+        db.all_readable(MINUTE, params![Col(queue.0), from, to], read_minute)
     }
 
     pub(super) fn prune<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, before: i64, max: usize) -> Result<u64> {
@@ -228,7 +229,7 @@ fn read_worker(row: &SqlRow<'_>) -> rusqlite::Result<Worker> {
 }
 
 pub(super) fn worker<C: Borrow<Connection>>(db: &mut Db<C>, id: &WorkerId) -> Result<Option<Worker>> {
-    db.one("SELECT since,seen_at,beat FROM windlass_worker WHERE id=?1", [id.as_str()], read_worker)
+    db.one_readable("SELECT since,seen_at,beat FROM windlass_worker WHERE id=?1", [id.as_str()], read_worker)
 }
 
 pub(super) fn put_worker<C: Borrow<Connection>>(db: &mut Db<C>, worker: &Worker) -> Result<()> {
@@ -243,7 +244,7 @@ pub(super) fn remove_worker<C: Borrow<Connection>>(db: &mut Db<C>, id: &WorkerId
 }
 
 pub(super) fn workers<C: Borrow<Connection>>(db: &mut Db<C>) -> Result<Vec<Worker>> {
-    db.all("SELECT since,seen_at,beat FROM windlass_worker ORDER BY id", [], read_worker)
+    db.all_readable("SELECT since,seen_at,beat FROM windlass_worker ORDER BY id", [], read_worker)
 }
 
 fn read_schedule(row: &SqlRow<'_>) -> rusqlite::Result<Schedule> {
@@ -267,7 +268,7 @@ pub(super) fn remove_schedule<C: Borrow<Connection>>(db: &mut Db<C>, name: &Sche
 }
 
 pub(super) fn schedules<C: Borrow<Connection>>(db: &mut Db<C>) -> Result<Vec<Schedule>> {
-    db.all("SELECT body FROM windlass_schedule ORDER BY name", [], read_schedule)
+    db.all_readable("SELECT body FROM windlass_schedule ORDER BY name", [], read_schedule)
 }
 
 pub(super) fn due_schedules<C: Borrow<Connection>>(
@@ -277,5 +278,5 @@ pub(super) fn due_schedules<C: Borrow<Connection>>(
 ) -> Result<Vec<Schedule>> {
     let sql = "SELECT body FROM windlass_schedule WHERE paused=0 AND next_tick IS NOT NULL AND next_tick<=?1 \
                ORDER BY next_tick,name LIMIT ?2";
-    db.all(sql, params![Col(until), limit(max)], read_schedule)
+    db.all_readable(sql, params![Col(until), limit(max)], read_schedule)
 }

@@ -181,7 +181,7 @@ pub(super) fn log_range<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Resu
     let first = db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1", [Col(row.0)], number)?;
     let last =
         db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1", [Col(row.0)], number)?;
-    Ok((first.unwrap_or(0), last.map_or(0, |last| last + 1)))
+    Ok((first.unwrap_or(0), last.map_or(0, |last| last.saturating_add(1))))
 }
 
 fn stream_code(stream: LogStream) -> i64 {
@@ -214,13 +214,14 @@ pub(super) fn log<C: Borrow<Connection>>(
 ) -> Result<Vec<(u32, LogLine)>> {
     let sql = "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
     db.all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
-        let stream = match row.get::<_, i64>(2)? {
+        let stream = match row.get::<_, i64>(2).unwrap_or_default() {
             1 => LogStream::Stdout,
             2 => LogStream::Stderr,
             _ => LogStream::Log,
         };
-        let text = Bytes::copy_from_slice(row.get_ref(3)?.as_blob()?);
-        Ok((row.get(0)?, LogLine { at: row.get::<_, Col<Timestamp>>(1)?.0, stream, text }))
+        let text = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes_or_null()?.unwrap_or_default());
+        let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
+        Ok((row.get(0).unwrap_or_default(), LogLine { at, stream, text }))
     })
 }
 

@@ -9,16 +9,16 @@ const ROLE: &str = "WINDLASS_TEST_ROLE";
 const DATABASE: &str = "WINDLASS_TEST_PATH";
 
 /// A test and its name.
-pub type Test = (&'static str, fn());
+pub(crate) type Test = (&'static str, fn());
 
 /// Lists tests under the names of their functions.
 macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name as fn())),*] };
 }
-pub use tests;
+pub(crate) use tests;
 
 /// The whole of a test program that starts itself again: its tests, and the part of the other process.
-pub fn main(tests: &[Test], child: fn(&str, &Path)) -> ExitCode {
+pub(crate) fn main(tests: &[Test], child: fn(&str, &Path)) -> ExitCode {
     if let (Ok(role), Ok(path)) = (std::env::var(ROLE), std::env::var(DATABASE)) {
         child(&role, Path::new(&path));
         return ExitCode::SUCCESS;
@@ -34,47 +34,47 @@ pub fn main(tests: &[Test], child: fn(&str, &Path)) -> ExitCode {
 }
 
 /// Another process, which is told lines and says lines.
-pub struct Other {
+pub(crate) struct Other {
     child: Child,
     said: BufReader<ChildStdout>,
 }
 
 impl Other {
     /// A command that plays `role` on the database at `path`.
-    pub fn command(role: &str, path: &Path) -> Command {
+    pub(crate) fn command(role: &str, path: &Path) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         Self::play(&mut command, role, path);
         command
     }
 
     /// Makes any command that runs this program play `role`.
-    pub fn play(command: &mut Command, role: &str, path: &Path) {
+    pub(crate) fn play(command: &mut Command, role: &str, path: &Path) {
         command.env(ROLE, role).env(DATABASE, path);
     }
 
-    pub fn start(role: &str, path: &Path) -> Self {
+    pub(crate) fn start(role: &str, path: &Path) -> Self {
         Self::spawn(&mut Self::command(role, path))
     }
 
-    pub fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         Self { child, said }
     }
 
     /// The next line that it says; empty when it has ended.
-    pub fn hear(&mut self) -> String {
+    pub(crate) fn hear(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    pub fn tell(&mut self, line: &str) {
+    pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Everything that it still says, once it has ended well.
-    pub fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
         let lines = self.said.by_ref().lines().map(Result::unwrap).collect();
         let status = self.child.wait().unwrap();
@@ -90,4 +90,3 @@ impl Drop for Other {
         let _ = self.child.wait();
     }
 }
-

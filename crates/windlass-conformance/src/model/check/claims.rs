@@ -25,7 +25,8 @@ pub(super) fn check(step: &Step<'_>, replay: &Replay, limits: &mut Limits, jumpe
             check_queue(&Claim { step, request, queue, granted: &mine, left, jumped }, replay, limits)?;
             left -= mine.len();
         }
-        let ranks: Vec<_> = granted.iter().map(|job| request.queues.iter().position(|queue| *queue == job.spec.queue)).collect();
+        let ranks: Vec<_> =
+            granted.iter().map(|job| request.queues.iter().position(|queue| *queue == job.spec.queue)).collect();
         ensure!(ranks.iter().all(Option::is_some) && ranks.is_sorted(), "queues out of order: {ranks:?}");
     }
     for job in granted {
@@ -86,7 +87,7 @@ fn check_queue(claim: &Claim<'_>, replay: &Replay, limits: &Limits) -> Verdict {
     for group in groups {
         let own = limits.group(claim.queue, group);
         let active = claim.active_before(|job| job.spec.group.as_ref() == group);
-        let room = limits.room(claim.queue, group, (own.cap, own.rate), active, claim.step.now);
+        let room = limits.room((claim.queue, group), (own.cap, own.rate), active, claim.step.now);
         let room = claim.careful(room, own.rate.is_some());
         let mut line: Vec<&Job> = eligible.iter().filter(|job| job.spec.group.as_ref() == group).copied().collect();
         line.sort_by_key(|job| place(job, replay));
@@ -98,7 +99,8 @@ fn check_queue(claim: &Claim<'_>, replay: &Replay, limits: &Limits) -> Verdict {
         most = most.saturating_add(room.most.min(line.len() as u64));
     }
     ensure!(taken.is_empty(), "not eligible on {}: {taken:?}", claim.queue);
-    let whole = limits.room(claim.queue, None, (settings.cap, settings.rate), claim.active_before(|_| true), claim.step.now);
+    let whole =
+        limits.room((claim.queue, None), (settings.cap, settings.rate), claim.active_before(|_| true), claim.step.now);
     let whole = claim.careful(whole, settings.rate.is_some());
     let left = claim.left as u64;
     let (least, most) = (least.min(whole.least).min(left), most.min(whole.most).min(left));

@@ -25,7 +25,8 @@ impl Enqueues {
         let (Op::Enqueue { jobs, atomic }, Answer::Enqueued(answers)) = (step.op, step.answer) else { return Ok(()) };
         let jobs = step.world.jobs(jobs);
         ensure!(jobs.len() == answers.len(), "{} jobs, {} answers", jobs.len(), answers.len());
-        let created: Vec<JobId> = transitions(step).filter(|event| event.verb == Verb::Enqueue).map(|event| event.job).collect();
+        let created: Vec<JobId> =
+            transitions(step).filter(|event| event.verb == Verb::Enqueue).map(|event| event.job).collect();
         if *atomic && answers.iter().any(Result::is_err) {
             ensure!(created.is_empty() && answers.iter().all(Result::is_err), "half of an atomic batch: {answers:?}");
             return Ok(());

@@ -85,7 +85,12 @@ impl Replay {
         }
         self.agrees_with(step.after)?;
         for (id, job) in step.after {
-            ensure!((job.state == State::Active) == job.lease.is_some(), "{id} is {} with lease {:?}", job.state, job.lease);
+            ensure!(
+                (job.state == State::Active) == job.lease.is_some(),
+                "{id} is {} with lease {:?}",
+                job.state,
+                job.lease
+            );
             let ended = job.finished_at.is_some();
             ensure!(job.state.is_terminal() == ended, "{id} is {} and finished at {:?}", job.state, job.finished_at);
         }

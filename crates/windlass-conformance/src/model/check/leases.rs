@@ -42,7 +42,10 @@ impl Leases {
     /// Checks everything that spoke for a lease; before the feed is replayed.
     pub(super) fn check_outcomes(&mut self, step: &Step<'_>) -> Verdict {
         match (step.op, step.answer) {
-            (Op::Report(plan) | Op::ReportAndClaim(plan, _), Answer::Reported(answers) | Answer::ReportedAndClaimed(answers, _)) => {
+            (
+                Op::Report(plan) | Op::ReportAndClaim(plan, _),
+                Answer::Reported(answers) | Answer::ReportedAndClaimed(answers, _),
+            ) => {
                 for ((lease, answer), (_, kind)) in step.spoken_for.iter().zip(answers).zip(&plan.outcomes) {
                     self.check_outcome(step, *lease, kind, answer)?;
                 }
@@ -85,7 +88,13 @@ impl Leases {
         Ok(())
     }
 
-    fn check_outcome(&mut self, step: &Step<'_>, lease: Option<usize>, kind: &OutcomeKind, answer: &Result<Reported>) -> Verdict {
+    fn check_outcome(
+        &mut self,
+        step: &Step<'_>,
+        lease: Option<usize>,
+        kind: &OutcomeKind,
+        answer: &Result<Reported>,
+    ) -> Verdict {
         let Ok(reported) = answer else {
             let retained = lease.is_some_and(|lease| {
                 let job = self.jobs[lease];
@@ -117,7 +126,8 @@ impl Leases {
         let (Answer::Claimed(granted) | Answer::ReportedAndClaimed(_, granted)) = step.answer else { return Ok(()) };
         let Some((request, new)) = step.claim else { return Ok(()) };
         let fresh: Vec<&Granted> = granted.iter().filter(|job| job.lease >= step.leases_before).collect();
-        let claimed = |event: &&(Timestamp, FeedEvent)| matches!(&event.1, FeedEvent::Job(job) if job.verb == Verb::Claim);
+        let claimed =
+            |event: &&(Timestamp, FeedEvent)| matches!(&event.1, FeedEvent::Job(job) if job.verb == Verb::Claim);
         let claims = step.events.iter().filter(claimed).count();
         ensure!(claims == fresh.len(), "{claims} claims in the feed, {} new leases in the answer", fresh.len());
         if let Some((request_id, grants, at)) = self.last_grants.get(&request.worker)
@@ -138,7 +148,12 @@ impl Leases {
             *deliveries += 1;
             let allowed = job.spec.attempts + job.spec.stalls;
             ensure!(*deliveries <= allowed, "{} was delivered {deliveries} times, allowed are {allowed}", job.job);
-            ensure!(job.expires_at == step.now.plus_ms(request.lease_ms), "a lease at {} ends at {}", step.now, job.expires_at);
+            ensure!(
+                job.expires_at == step.now.plus_ms(request.lease_ms),
+                "a lease at {} ends at {}",
+                step.now,
+                job.expires_at
+            );
         }
         if *new || !fresh.is_empty() {
             let grants = granted.iter().map(|job| job.lease).collect();

@@ -74,7 +74,13 @@ impl Limits {
     }
 
     /// What a cap and a rate leave, before the starts of this step. `of` tells whose starts count.
-    pub(super) fn room(&self, queue: &QueueName, of: Option<&GroupName>, limits: (Option<u32>, Option<Rate>), active: u64, now: Timestamp) -> Room {
+    pub(super) fn room(
+        &self,
+        (queue, of): (&QueueName, Option<&GroupName>),
+        limits: (Option<u32>, Option<Rate>),
+        active: u64,
+        now: Timestamp,
+    ) -> Room {
         let by_cap = limits.0.map_or(u64::MAX, |cap| u64::from(cap).saturating_sub(active));
         let Some(rate) = limits.1 else { return Room { least: by_cap, most: by_cap } };
         let floor = self.floors.get(queue).copied().unwrap_or(0);
@@ -84,9 +90,20 @@ impl Limits {
         let since = |ms: u64| now.minus_ms(ms);
         let surely = self.starts.iter().skip(floor).filter(mine).filter(|start| start.at > since(rate.per_ms)).count();
         let origin = self.origins.get(queue).copied().unwrap_or(0);
-        let perhaps = self.starts.iter().skip(origin).filter(mine).filter(|start| start.at > since(rate.per_ms + slack)).count();
+        let perhaps =
+            self.starts.iter().skip(origin).filter(mine).filter(|start| start.at > since(rate.per_ms + slack)).count();
         let left = |used: usize| u64::from(rate.limit).saturating_sub(used as u64).min(by_cap);
         Room { least: left(perhaps), most: left(surely) }
+    }
+
+    /// The moments after `now` at which a start leaves the window of a rate that holds now.
+    pub(super) fn edges(&self, now: Timestamp) -> Vec<Timestamp> {
+        let mut edges = Vec::new();
+        for start in &self.starts {
+            let rates = [self.queue(&start.queue).rate, self.group(&start.queue, start.group.as_ref()).rate];
+            edges.extend(rates.into_iter().flatten().map(|rate| start.at.plus_ms(rate.per_ms)).filter(|at| *at > now));
+        }
+        edges
     }
 
     pub(super) fn note_start(&mut self, queue: QueueName, group: Option<GroupName>, at: Timestamp) {

@@ -12,6 +12,7 @@ mod recount;
 use super::answer::Answer;
 use super::op::{Op, World};
 use std::collections::BTreeMap;
+use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::job::Job;
 use windlass_core::store::{ClaimRequest, FeedEvent};
@@ -63,9 +64,15 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
+    /// Moments at which a limit lets go.
+    pub(crate) fn edges(&self, now: Timestamp) -> Vec<Timestamp> {
+        self.limits.edges(now)
+    }
+
     /// Checks one step.
     pub(crate) fn step(&mut self, step: &Step<'_>) -> Verdict {
         self.jumped |= matches!(step.op, Op::JumpBack { .. });
+        check_refusal(step)?;
         self.enqueues.check(step, &self.replay)?;
         self.leases.check_outcomes(step)?;
         self.replay.check(step)?;
@@ -83,4 +90,29 @@ impl Checker {
         recount::check(side, jobs, self.limits.settings(), &self.counters).await?;
         self.leases.check_logs(side, jobs).await
     }
+}
+
+/// A refusal is one that the contract knows, and it changes nothing.
+fn check_refusal(step: &Step<'_>) -> Verdict {
+    if let Answer::Failed(error) = step.answer {
+        let fires = matches!(step.op, Op::Fire(_));
+        let known = match error {
+            Error::Invalid { .. } | Error::Limit { .. } | Error::NotFound { .. } => true,
+            Error::Full { .. } | Error::Duplicate { .. } => fires,
+            _ => false,
+        };
+        ensure!(known, "refused as a whole: {error:?}");
+    }
+    let refused = match step.answer {
+        Answer::Failed(_) => true,
+        Answer::Enqueued(answers) => answers.iter().all(Result::is_err),
+        Answer::Reported(answers) => answers.iter().all(Result::is_err),
+        Answer::Changed(answers) => answers.iter().all(Result::is_err),
+        Answer::Renewed(answers) => answers.iter().all(Result::is_err),
+        Answer::Appended(answers) => answers.iter().all(Result::is_err),
+        _ => false,
+    };
+    ensure!(!refused || step.events.is_empty(), "refused, and yet the feed says {:?}", step.events);
+    ensure!(!refused || step.before == step.after, "refused, and yet the jobs changed");
+    Ok(())
 }

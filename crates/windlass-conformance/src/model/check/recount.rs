@@ -80,15 +80,20 @@ async fn check_groups(side: &Side, queue: &QueueName, jobs: &BTreeMap<JobId, Job
     let request = GroupsRequest { queue: queue.clone(), after: None, limit: 1_000 };
     let page = side.store.groups(request).await.map_err(|error| error.to_string())?;
     let own = settings.get(queue).map(|(_, groups)| groups.clone()).unwrap_or_default();
-    let shown: BTreeMap<_, _> = page.groups.iter().filter(|group| counts(group)).map(|group| (group.name.clone(), group)).collect();
+    let shown: BTreeMap<_, _> =
+        page.groups.iter().filter(|group| counts(group)).map(|group| (group.name.clone(), group)).collect();
     let mine = || jobs.values().filter(|job| job.spec.queue == *queue);
     let busy = mine().filter(|job| matches!(job.state, State::Ready | State::Active));
     let names: BTreeSet<_> = busy.filter_map(|job| job.spec.group.clone()).chain(own.keys().cloned()).collect();
     ensure!(names == shown.keys().cloned().collect(), "{queue} has the groups {names:?}, shown are {:?}", shown.keys());
     for (name, group) in shown {
-        let count = |state| mine().filter(|job| job.state == state && job.spec.group.as_ref() == Some(&name)).count() as u64;
+        let count =
+            |state| mine().filter(|job| job.state == state && job.spec.group.as_ref() == Some(&name)).count() as u64;
         let expected = (count(State::Ready), count(State::Active), own.get(&name).copied().unwrap_or_default());
-        ensure!((group.ready, group.active, group.settings) == expected, "{queue}: {group:?}, a recount says {expected:?}");
+        ensure!(
+            (group.ready, group.active, group.settings) == expected,
+            "{queue}: {group:?}, a recount says {expected:?}"
+        );
     }
     Ok(())
 }
@@ -99,8 +104,13 @@ async fn check_metrics(side: &Side, queue: &QueueName, counters: &Counters) -> V
     let shown = side.store.metrics(request).await.map_err(|error| error.to_string())?;
     let minutes = from.minute()..=to.minute();
     let counted = counters.0.iter().filter(|((name, minute), _)| name == queue && minutes.contains(minute));
-    let counted: BTreeMap<i64, [u64; 7]> = counted.map(|((_, minute), row)| (*minute, *row)).filter(|(_, row)| row.iter().sum::<u64>() > 0).collect();
-    let shown: BTreeMap<i64, [u64; 7]> = shown.iter().map(|row| (row.minute.minute(), numbers(row))).filter(|(_, row)| row.iter().sum::<u64>() > 0).collect();
+    let counted: BTreeMap<i64, [u64; 7]> =
+        counted.map(|((_, minute), row)| (*minute, *row)).filter(|(_, row)| row.iter().sum::<u64>() > 0).collect();
+    let shown: BTreeMap<i64, [u64; 7]> = shown
+        .iter()
+        .map(|row| (row.minute.minute(), numbers(row)))
+        .filter(|(_, row)| row.iter().sum::<u64>() > 0)
+        .collect();
     ensure!(shown == counted, "the metrics of {queue} are {shown:?}, the feed says {counted:?}");
     Ok(())
 }
