@@ -7,6 +7,7 @@ pub mod engine;
 pub mod error;
 pub mod id;
 pub mod job;
+pub mod kv;
 pub mod memory;
 pub mod name;
 pub mod payload;

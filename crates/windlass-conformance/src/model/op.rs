@@ -156,11 +156,13 @@ pub(crate) enum WaitPlan {
     Feed,
 }
 
-/// How the clock moves to the next moment at which a lease ends or a job is due.
+/// How the clock moves to the next moment at which something happens by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
-    JustBefore,
-    At,
+pub(crate) struct Edge {
+    /// At which a rate lets go, if there is one; else at which a lease ends or a job is due.
+    pub(crate) of_a_rate: bool,
+    /// One millisecond short of it.
+    pub(crate) just_before: bool,
 }
 
 /// One step. Every method of the contract is here; [`crate::faults::Method::ALL`] is checked against what was called.

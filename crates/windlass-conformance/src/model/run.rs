@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::check::{Checker, Step};
 use super::coverage::Seen;
-use super::op::{Edge, Op, World};
+use super::op::{Op, World};
 use super::side::Side;
 use super::{strategy, view};
 use crate::ctx::{Factory, Opened, TestClock};
@@ -239,9 +239,9 @@ impl Pair {
             Op::AdvanceTo(edge) => {
                 let lease = |job: &Job| job.lease.as_ref().map(|lease| lease.expires_at);
                 let edges = self.jobs.values().flat_map(|job| [lease(job), job.due_at]).flatten();
-                let edges = edges.chain(self.checker.edges(now));
-                let next = edges.filter(|at| *at > now).min().unwrap_or(now);
-                if *edge == Edge::JustBefore { next.minus_ms(1).max(now) } else { next }
+                let of_rates = self.checker.edges(now).into_iter().filter(|_| edge.of_a_rate).min();
+                let next = of_rates.or(edges.filter(|at| *at > now).min()).unwrap_or(now);
+                if edge.just_before { next.minus_ms(1).max(now) } else { next }
             }
             _ => now,
         };

@@ -102,7 +102,8 @@ fn clock_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         10 => short.prop_map(|ms| Op::Advance { ms }),
         1 => long.prop_map(|ms| Op::Advance { ms }),
-        8 => select(vec![Edge::JustBefore, Edge::At, Edge::At]).prop_map(Op::AdvanceTo),
+        10 => (any::<bool>(), any::<bool>())
+            .prop_map(|(of_a_rate, just_before)| Op::AdvanceTo(Edge { of_a_rate, just_before })),
         1 => select(vec![1u64, 50, 700]).prop_map(|ms| Op::JumpBack { ms }),
     ]
 }

@@ -45,8 +45,9 @@ impl<T: Tables> Step<'_, T> {
             record.group = Some(self.group_for(record.queue, fresh.spec.group.as_ref())?);
         }
         self.enter_state(record)?;
-        self.tables.lane_mut(record.lane)?.jobs += 1;
-        self.minute(record.queue)?.enqueued += 1;
+        let lane = self.tables.lane_mut(record.lane)?;
+        lane.jobs = lane.jobs.saturating_add(1);
+        add(&mut self.minute(record.queue)?.enqueued, 1);
         self.note(record, Verb::Enqueue, None, Some(record.life.state))?;
         self.tables.insert_job(fresh)
     }
@@ -170,20 +171,20 @@ impl<T: Tables> Step<'_, T> {
         let minute = self.minute(after.queue)?;
         match (verb, after.state()) {
             (Verb::Claim, _) => {
-                minute.claimed += 1;
-                minute.waited_ms += waited_ms;
+                add(&mut minute.claimed, 1);
+                add(&mut minute.waited_ms, waited_ms);
             }
-            (Verb::Fail, State::Ready | State::Scheduled) => minute.retried += 1,
-            (_, State::Succeeded) => minute.succeeded += 1,
-            (_, State::Failed) => minute.failed += 1,
-            (_, State::Cancelled) => minute.cancelled += 1,
+            (Verb::Fail, State::Ready | State::Scheduled) => add(&mut minute.retried, 1),
+            (_, State::Succeeded) => add(&mut minute.succeeded, 1),
+            (_, State::Failed) => add(&mut minute.failed, 1),
+            (_, State::Cancelled) => add(&mut minute.cancelled, 1),
             _ => {}
         }
         if verb == Verb::Reap {
-            minute.stalled += 1;
+            add(&mut minute.stalled, 1);
         }
         if before.state() == State::Active {
-            minute.ran_ms += ran_ms;
+            add(&mut minute.ran_ms, ran_ms);
         }
         Ok(())
     }
@@ -209,6 +210,11 @@ impl<T: Tables> Step<'_, T> {
         }
         Ok(found)
     }
+}
+
+/// Adds to a stored number, which may be damaged and must not stop anybody.
+fn add(number: &mut u64, more: u64) {
+    *number = number.saturating_add(more);
 }
 
 /// Cuts a text at a character boundary.

@@ -91,9 +91,13 @@ impl<T: Tables> Step<'_, T> {
         let missing = || Error::not_found(format!("the job {id}"));
         let row = self.tables.find_job(id)?.ok_or_else(missing)?;
         match self.readable_record(row)? {
-            Some(record) => Ok(record),
-            // It was set aside just now, and can be read as such.
-            None => self.tables.record(row)?.ok_or_else(missing),
+            Some(record) if !record.quarantined && self.is_orphan(&record)? => {
+                self.set_aside(row, "its queue or its lane is not there")?;
+            }
+            Some(record) => return Ok(record),
+            None => {}
         }
+        // It was set aside just now, and can be read as such.
+        self.tables.record(row)?.ok_or_else(missing)
     }
 }

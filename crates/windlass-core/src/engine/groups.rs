@@ -5,7 +5,7 @@
 //! a newer one; the claim corrects it when it comes across.
 
 use super::Step;
-use super::rows::{Group, GroupId, Parked, QueueId, Record, Sub};
+use super::rows::{Group, GroupId, LaneId, Parked, QueueId, Record, Sub};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::job::State;
@@ -72,11 +72,14 @@ impl<T: Tables> Step<'_, T> {
             self.review_group(id)?;
         }
         let vnow = self.tables.queue(record.queue)?.vtime;
-        let group = self.tables.group_mut(id)?;
+        let group = self.tables.group(id)?;
         if group.ready == 0 && group.vtime < vnow {
             // Whoever was away must not catch up on turns that it did not want.
-            group.vtime = vnow;
+            let present = self.present_in(record.lane, vnow)?;
+            let group = self.tables.group_mut(id)?;
+            group.vtime = group.vtime.max(present);
         }
+        let group = self.tables.group_mut(id)?;
         group.ready = group.ready.saturating_add(1);
         let (vtime, parked) = (group.vtime, group.parked);
         let sub = self.tables.sub(record.lane, id)?;
@@ -129,19 +132,35 @@ impl<T: Tables> Step<'_, T> {
         Ok(())
     }
 
+    /// The virtual time at which a group joins a lane: the queue's, or that of the lane's next group when it lags behind,
+    /// because few workers serve it. Whoever joins must not wait until such a lane has caught up.
+    fn present_in(&mut self, lane: LaneId, vnow: u64) -> Result<u64> {
+        match self.tables.ring(lane, None, 1)?.first() {
+            // Its place may be old; its own time is true.
+            Some((_, next)) => Ok(self.tables.group(*next)?.vtime.min(vnow)),
+            None => Ok(vnow),
+        }
+    }
+
     /// Puts a group into the rings of its lanes, or takes it out, as `parked` says.
     fn move_in_ring(&mut self, id: GroupId) -> Result<()> {
         let queue = self.tables.group(id)?.queue;
         let queue = self.tables.queue(queue)?;
         let (vnow, name) = (queue.vtime, queue.name.clone());
-        let group = self.tables.group_mut(id)?;
-        let back = group.parked == Parked::No;
-        if back && group.vtime < vnow {
-            group.vtime = vnow;
+        let group = self.tables.group(id)?;
+        let (back, has_work) = (group.parked == Parked::No, group.ready > 0);
+        let behind = back && group.vtime < vnow;
+        let lanes = self.tables.group_lanes(id)?;
+        if behind {
+            let mut present = vnow;
+            for lane in &lanes {
+                present = present.min(self.present_in(*lane, vnow)?);
+            }
+            let group = self.tables.group_mut(id)?;
+            group.vtime = group.vtime.max(present);
         }
-        let vtime = back.then_some(group.vtime);
-        let has_work = group.ready > 0;
-        for lane in self.tables.group_lanes(id)? {
+        let vtime = back.then_some(self.tables.group(id)?.vtime);
+        for lane in lanes {
             let sub = self.tables.sub(lane, id)?;
             self.tables.put_sub(lane, id, Sub { vtime, ..sub })?;
         }

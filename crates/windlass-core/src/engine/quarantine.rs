@@ -66,9 +66,22 @@ impl<T: Tables> Step<'_, T> {
         } else {
             self.apply(&record, &mut after, Verb::Fail)?;
         }
+        self.free_lost_key(&after)?;
         let attempt = record.life.attempt;
         let failure = Failure { class: FailureClass::Quarantined, message: why.to_owned(), attempt, at: self.now };
         self.tables.put_extra(row, Extra { failures: vec![failure], ..Extra::default() })
+    }
+
+    /// Frees the key of a job that has forgotten it, as far as its spec remembers: somebody may wait behind it.
+    fn free_lost_key(&mut self, record: &Record) -> Result<()> {
+        if record.dedup.is_some() {
+            return Ok(());
+        }
+        match self.tables.spec(record.row) {
+            Ok(spec) => self.free_dedup(&Record { dedup: spec.dedup_hash(), ..record.clone() }),
+            Err(Error::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// True when the queue or the lane of a job is not there.

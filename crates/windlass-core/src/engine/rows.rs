@@ -175,7 +175,7 @@ pub struct Queue {
     pub settings: QueueSettings,
     /// Jobs per state, in the order of [`State::ALL`].
     pub counts: [u64; 6],
-    /// The virtual time of the group that was served last; newcomers start here.
+    /// The latest virtual time at which a turn began; newcomers start here, or where their lane has come to.
     pub vtime: u64,
     /// What was started lately.
     pub meter: Meter,

@@ -194,48 +194,74 @@ impl Jobs {
     }
 
     pub(super) fn walk(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
-        let mut found: Vec<(Position, Row)> = match walk.state {
-            State::Scheduled => {
-                let range = (walk.queue, Timestamp::from_ms(i64::MIN), Row(0))..=(walk.queue, HELD, Row(u64::MAX));
-                let places = self.due.range(range).map(|(_, at, row)| ([at.as_ms(), number(row.0), 0], *row));
-                self.pick(places, walk)
-            }
-            State::Ready => {
-                let of_lane =
-                    |lane: &LaneId| (*lane, GroupId(0), Ord64(i64::MIN))..=(*lane, GroupId(u64::MAX), Ord64(i64::MAX));
-                let jobs = walk.lanes.iter().flat_map(|lane| self.ready.range(of_lane(lane)));
-                let places = jobs.map(|((lane, group, ord), row)| ([number(lane.0), number(group.0), ord.0], *row));
-                self.pick(places, walk)
-            }
-            State::Active => {
-                let places = self.leases.iter().map(|(_, row)| ([number(row.0), 0, 0], *row));
-                self.pick(places, walk)
-            }
-            State::Succeeded | State::Failed | State::Cancelled => {
-                let (state, first) = (walk.state, Timestamp::from_ms(i64::MIN));
-                let of_lane = |lane: &LaneId| (*lane, state, first, Row(0))..=(*lane, state, HELD, Row(u64::MAX));
-                let jobs = walk.lanes.iter().flat_map(|lane| self.ended.range(of_lane(lane)));
-                let places = jobs.map(|(_, _, at, row)| ([at.as_ms(), number(row.0), 0], *row));
-                self.pick(places, walk)
-            }
+        let mut found = match walk.state {
+            State::Scheduled => self.walk_scheduled(walk),
+            State::Ready => self.walk_ready(walk),
+            State::Active => self.walk_active(walk),
+            State::Succeeded | State::Failed | State::Cancelled => self.walk_ended(walk),
         };
         found.sort_unstable_by(|a, b| if walk.descending { b.cmp(a) } else { a.cmp(b) });
         found.truncate(walk.limit);
         found
     }
 
-    /// The places of the walk's lanes that lie beyond its start.
-    fn pick(&self, places: impl Iterator<Item = (Position, Row)>, walk: Walk<'_>) -> Vec<(Position, Row)> {
-        let beyond = |position: &Position| match walk.after {
-            Some(after) if walk.descending => *position < after,
-            Some(after) => *position > after,
+    fn is_of(&self, walk: Walk<'_>, row: Row) -> bool {
+        let record = self.record(row);
+        record.is_some_and(|record| record.queue == walk.queue && walk.lanes.binary_search(&record.lane).is_ok())
+    }
+
+    fn walk_scheduled(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
+        let place = |[at, row, _]: Position| (walk.queue, Timestamp::from_ms(at), Row(row.cast_unsigned()));
+        let ends = ((walk.queue, Timestamp::from_ms(i64::MIN), Row(0)), (walk.queue, HELD, Row(u64::MAX)));
+        let range = self.due.range(beyond(walk, ends, place));
+        let places = range.map(|(_, at, row)| ([at.as_ms(), number(row.0), 0], *row));
+        in_direction(walk, places, |(_, row)| self.is_of(walk, *row))
+    }
+
+    fn walk_ready(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
+        let mut found = Vec::new();
+        for lane in walk.lanes {
+            let place = |[lane, group, ord]: Position| {
+                (LaneId(lane.cast_unsigned()), GroupId(group.cast_unsigned()), Ord64(ord))
+            };
+            match walk.after.map(place) {
+                Some((reached, ..)) if walk.descending && reached < *lane => continue,
+                Some((reached, ..)) if !walk.descending && reached > *lane => continue,
+                _ => {}
+            }
+            // A start in another lane does not bound this one.
+            let after = walk.after.filter(|after| place(*after).0 == *lane);
+            let ends = ((*lane, GroupId(0), Ord64(i64::MIN)), (*lane, GroupId(u64::MAX), Ord64(i64::MAX)));
+            let range = self.ready.range(beyond(Walk { after, ..walk }, ends, place));
+            let places = range.map(|((lane, group, ord), row)| ([number(lane.0), number(group.0), ord.0], *row));
+            found.extend(in_direction(walk, places, |_| true));
+        }
+        found
+    }
+
+    /// All of a queue's: there are never more than its workers have slots for.
+    fn walk_active(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
+        let reached = walk.after.map(|[row, ..]| Row(row.cast_unsigned()));
+        let ahead = |row: &Row| match reached {
+            Some(reached) if walk.descending => *row < reached,
+            Some(reached) => *row > reached,
             None => true,
         };
-        let of_lanes = |row: &Row| {
-            let record = self.record(*row);
-            record.is_some_and(|record| record.queue == walk.queue && walk.lanes.binary_search(&record.lane).is_ok())
-        };
-        places.filter(|(position, row)| beyond(position) && of_lanes(row)).collect()
+        let rows = self.leases.iter().map(|(_, row)| *row).filter(|row| ahead(row) && self.is_of(walk, *row));
+        rows.map(|row| ([number(row.0), 0, 0], row)).collect()
+    }
+
+    fn walk_ended(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
+        let mut found = Vec::new();
+        for lane in walk.lanes {
+            let place = |[at, row, _]: Position| (*lane, walk.state, Timestamp::from_ms(at), Row(row.cast_unsigned()));
+            let (first, last) = (Timestamp::from_ms(i64::MIN), Timestamp::from_ms(i64::MAX));
+            let ends = ((*lane, walk.state, first, Row(0)), (*lane, walk.state, last, Row(u64::MAX)));
+            let range = self.ended.range(beyond(walk, ends, place));
+            let places = range.map(|(_, _, at, row)| ([at.as_ms(), number(row.0), 0], *row));
+            found.extend(in_direction(walk, places, |_| true));
+        }
+        found
     }
 
     pub(super) fn log_range(&self, row: Row) -> (u64, u64) {
@@ -272,4 +298,27 @@ impl Jobs {
 /// A number of ours, as a part of a position; they never reach the sign.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The part of an index that lies beyond a walk's start.
+fn beyond<K: Copy>(walk: Walk<'_>, ends: (K, K), place: impl Fn(Position) -> K) -> (Bound<K>, Bound<K>) {
+    let (first, last) = (Bound::Included(ends.0), Bound::Included(ends.1));
+    match walk.after.map(place) {
+        Some(after) if walk.descending => (first, Bound::Excluded(after)),
+        Some(after) => (Bound::Excluded(after), last),
+        None => (first, last),
+    }
+}
+
+/// As many places as a walk wants, from its end of the index.
+fn in_direction(
+    walk: Walk<'_>,
+    places: impl DoubleEndedIterator<Item = (Position, Row)>,
+    wanted: impl Fn(&(Position, Row)) -> bool,
+) -> Vec<(Position, Row)> {
+    if walk.descending {
+        places.rev().filter(wanted).take(walk.limit).collect()
+    } else {
+        places.filter(wanted).take(walk.limit).collect()
+    }
 }

@@ -27,7 +27,7 @@ pub struct MemoryTables {
     queue_lanes: BTreeMap<QueueId, BTreeSet<LaneId>>,
     lane_names: HashMap<(QueueId, Kind, Labels), LaneId>,
     groups: NumberMap<GroupId, Group>,
-    group_names: BTreeMap<(QueueId, GroupName), GroupId>,
+    group_names: BTreeMap<QueueId, BTreeMap<GroupName, GroupId>>,
     parked: BTreeSet<(QueueId, GroupId)>,
     wakes: BTreeSet<(Timestamp, GroupId)>,
     subs: NumberMap<(LaneId, GroupId), Sub>,
@@ -80,6 +80,7 @@ impl Tables for MemoryTables {
             self.remove_group(group)?;
         }
         self.queue_lanes.remove(&id);
+        self.group_names.remove(&id);
         self.rest.minutes.retain(|(queue, _), _| *queue != id);
         if let Some(queue) = self.queues.remove(&id) {
             self.queue_names.remove(&queue.name);
@@ -122,12 +123,12 @@ impl Tables for MemoryTables {
     }
 
     fn find_group(&mut self, queue: QueueId, name: &GroupName) -> Result<Option<GroupId>> {
-        Ok(self.group_names.get(&(queue, name.clone())).copied())
+        Ok(self.group_names.get(&queue).and_then(|names| names.get(name)).copied())
     }
 
     fn insert_group(&mut self, group: Group) -> Result<()> {
         if let Some(name) = &group.name {
-            self.group_names.insert((group.queue, name.clone()), group.id);
+            self.group_names.entry(group.queue).or_default().insert(name.clone(), group.id);
         }
         self.groups.insert(group.id, group);
         Ok(())
@@ -163,23 +164,17 @@ impl Tables for MemoryTables {
         self.park_group(id, Parked::No, None)?;
         if let Some(group) = self.groups.remove(&id)
             && let Some(name) = group.name
+            && let Some(names) = self.group_names.get_mut(&group.queue)
         {
-            self.group_names.remove(&(group.queue, name));
+            names.remove(&name);
         }
         Ok(())
     }
 
     fn groups(&mut self, queue: QueueId, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupId>> {
-        let after = after.map(|name| (queue, name.clone()));
-        let in_queue = self.group_names.iter().skip_while(|((of, _), _)| *of < queue);
-        let found = match &after {
-            None => in_queue.take_while(|((of, _), _)| *of == queue).take(limit).map(|(_, id)| *id).collect(),
-            Some(after) => {
-                let beyond = self.group_names.range((Bound::Excluded(after), Bound::Unbounded));
-                beyond.take_while(|((of, _), _)| *of == queue).take(limit).map(|(_, id)| *id).collect()
-            }
-        };
-        Ok(found)
+        let Some(names) = self.group_names.get(&queue) else { return Ok(Vec::new()) };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(names.range::<GroupName, _>((from, Bound::Unbounded)).take(limit).map(|(_, id)| *id).collect())
     }
 
     fn parked_groups(&mut self, queue: QueueId) -> Result<Vec<GroupId>> {

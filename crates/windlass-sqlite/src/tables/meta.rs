@@ -56,9 +56,8 @@ impl Meta {
         if let Some(feed) = self.feed {
             return Ok(feed);
         }
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<u64>>(1)?.0));
-        let first = db.one("SELECT number,total FROM windlass_feed ORDER BY number LIMIT 1", [], read)?;
-        let last = db.one("SELECT number,total FROM windlass_feed ORDER BY number DESC LIMIT 1", [], read)?;
+        let first = db.one("SELECT number,total FROM windlass_feed ORDER BY number LIMIT 1", [], read_end)?;
+        let last = db.one("SELECT number,total FROM windlass_feed ORDER BY number DESC LIMIT 1", [], read_end)?;
         let (begin, begin_total) = first.unwrap_or((1, 0));
         let (end, end_total) = last.unwrap_or((0, 0));
         Ok(*self.feed.insert(FeedEnds { begin, begin_total, end, end_total }))
@@ -109,11 +108,15 @@ impl Meta {
         let keep_from = feed.end_total - events_max;
         // Totals rise with the numbers, so the first one that stays is found from the front.
         let sql = "SELECT number,total FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1";
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<u64>>(1)?.0));
-        if let Some((begin, begin_total)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read)? {
+        if let Some((begin, begin_total)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read_end)? {
             db.run("DELETE FROM windlass_feed WHERE number<?1", [Col(begin)])?;
             self.feed = Some(FeedEnds { begin, begin_total, ..feed });
         }
         Ok(())
     }
+}
+
+/// The number of an entry and its total. A total that cannot be read only lets the feed keep more or less than it would.
+fn read_end(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, u64)> {
+    Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<u64>>(1).map_or(0, |total| total.0)))
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use windlass_core::id::JobId;
 use windlass_core::job::{Job, State, Verb};
 use windlass_core::name::WorkerId;
-use windlass_core::store::{FeedEvent, LogLine, LogRequest, LogSink, OutcomeKind, Reported};
+use windlass_core::store::{ClaimRequest, FeedEvent, LogLine, LogRequest, LogSink, OutcomeKind, Reported};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -30,7 +30,7 @@ pub(super) struct Leases {
     /// Deliveries of a job since it was enqueued or retried, without those that were released unstarted.
     deliveries: BTreeMap<JobId, u32>,
     /// What each worker's last numbered claim was granted, and when.
-    last_grants: BTreeMap<WorkerId, (u64, Vec<usize>, Timestamp)>,
+    last_grants: BTreeMap<WorkerId, (ClaimRequest, Vec<usize>, Timestamp)>,
     logs: BTreeMap<JobId, Vec<LogLine>>,
 }
 
@@ -130,11 +130,12 @@ impl Leases {
             |event: &&(Timestamp, FeedEvent)| matches!(&event.1, FeedEvent::Job(job) if job.verb == Verb::Claim);
         let claims = step.events.iter().filter(claimed).count();
         ensure!(claims == fresh.len(), "{claims} claims in the feed, {} new leases in the answer", fresh.len());
-        if let Some((request_id, grants, at)) = self.last_grants.get(&request.worker)
-            && *request_id == request.request_id
+        if let Some((last, grants, at)) = self.last_grants.get(&request.worker)
+            && last.request_id >= request.request_id
             && !grants.is_empty()
             && step.now.ms_since(*at) < REMEMBERED_MS
         {
+            ensure!(last == request, "answered {granted:?} to {request:?}, though the last claim was {last:?}");
             let held = |lease: &&usize| self.current.get(&self.jobs[**lease]) == Some(*lease);
             let expected: Vec<usize> = grants.iter().filter(held).copied().collect();
             let answered: Vec<usize> = granted.iter().map(|job| job.lease).collect();
@@ -157,7 +158,7 @@ impl Leases {
         }
         if *new || !fresh.is_empty() {
             let grants = granted.iter().map(|job| job.lease).collect();
-            self.last_grants.insert(request.worker.clone(), (request.request_id, grants, step.now));
+            self.last_grants.insert(request.worker.clone(), (request.clone(), grants, step.now));
         }
         Ok(())
     }

@@ -1,0 +1,336 @@
+//! Job records, and the indexes over them, which are functions of the record.
+//!
+//! An index carries what its readers would otherwise have to look up: the lane that a listing filters by, the id that a
+//! worker is told, whether a job says itself how long it is kept.
+
+use super::codec::decode;
+use super::db::Db;
+use super::keys::{Parts, Range, Table};
+use super::{Entry, OrderedKv, keys};
+use crate::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::job::State;
+use crate::name::WorkerId;
+use crate::time::Timestamp;
+
+/// The time of a job that waits behind another, so that one index serves both.
+pub(super) const HELD: Timestamp = Timestamp::from_ms(i64::MAX);
+
+/// The place of a job in the index of its state. There always is exactly one.
+pub(super) enum Place {
+    /// Queue, time and row: lane.
+    Due(QueueId, Timestamp, LaneId),
+    /// Lane, group and place: row.
+    Ready(LaneId, GroupId, Ord64),
+    /// Queue and row: lane and group. And the time at which the lease ends.
+    Active(QueueId, (LaneId, GroupId), Timestamp),
+    /// Lane, state, time and row: whether it says itself how long it is kept.
+    Ended(LaneId, State, Timestamp),
+}
+
+impl Place {
+    /// `None` for a record that the engine would never make.
+    fn of(record: &Record) -> Option<Self> {
+        let life = &record.life;
+        Some(match life.state {
+            State::Scheduled => Self::Due(record.queue, life.due_at.unwrap_or(HELD), record.lane),
+            State::Ready => Self::Ready(record.lane, record.group?, record.ord),
+            State::Active => Self::Active(record.queue, (record.lane, record.group?), life.held.as_ref()?.expires_at),
+            State::Succeeded | State::Failed | State::Cancelled => {
+                Self::Ended(record.lane, life.state, life.finished_at.unwrap_or_default())
+            }
+        })
+    }
+}
+
+pub(super) fn record(db: &mut Db<impl OrderedKv>, row: Row) -> Result<Option<Record>> {
+    let found: Option<Record> = db.get(&keys::record(row)).map_err(|error| name_row(error, row))?;
+    match found {
+        Some(record) if record.row != row => Err(Error::corrupt(format!("job row {} is that of another", row.0))),
+        found => Ok(found),
+    }
+}
+
+/// Says which row it is that cannot be read.
+pub(super) fn name_row(error: Error, row: Row) -> Error {
+    match error {
+        Error::Corrupt { what } => Error::corrupt(format!("job row {}: {what}", row.0)),
+        other => other,
+    }
+}
+
+pub(super) fn insert(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+    db.put(&keys::job_id(record.id), &record.row)?;
+    db.put(&keys::record(record.row), record)?;
+    index(db, record)
+}
+
+pub(super) fn update(db: &mut Db<impl OrderedKv>, before: &Record, after: &Record) -> Result<()> {
+    unindex(db, before)?;
+    index(db, after)?;
+    db.put(&keys::record(after.row), after)
+}
+
+/// Removes a job with its spec, its rest and its log.
+pub(super) fn remove(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+    unindex(db, record)?;
+    let row = record.row;
+    db.delete(&keys::job_id(record.id))?;
+    db.delete(&keys::record(row))?;
+    db.delete(&keys::spec(row))?;
+    db.delete(&keys::extra(row))?;
+    db.clear(keys::log(row).under())
+}
+
+fn index(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+    let row = record.row;
+    match Place::of(record) {
+        Some(Place::Due(queue, at, lane)) => db.put(&keys::due(queue, at, row), &lane)?,
+        Some(Place::Ready(lane, group, ord)) => db.put(&keys::ready(lane, group, ord), &row)?,
+        Some(Place::Active(queue, of, at)) => {
+            db.put(&keys::active(queue, row), &of)?;
+            db.put(&keys::lease(at, row), &())?;
+        }
+        Some(Place::Ended(lane, state, at)) => {
+            db.put(&keys::ended(lane, state, at, row), &record.remove_at.is_some())?;
+        }
+        None => {}
+    }
+    if let Some(worker) = told(record) {
+        db.put(&keys::cancelling(worker, row), &record.id)?;
+    }
+    if let Some(at) = removal(record) {
+        db.put(&keys::removable(at, row), &())?;
+    }
+    Ok(())
+}
+
+fn unindex(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+    let row = record.row;
+    match Place::of(record) {
+        Some(Place::Due(queue, at, _)) => db.delete(&keys::due(queue, at, row))?,
+        Some(Place::Ready(lane, group, ord)) => db.delete(&keys::ready(lane, group, ord))?,
+        Some(Place::Active(queue, _, at)) => {
+            db.delete(&keys::active(queue, row))?;
+            db.delete(&keys::lease(at, row))?;
+        }
+        Some(Place::Ended(lane, state, at)) => db.delete(&keys::ended(lane, state, at, row))?,
+        None => {}
+    }
+    if let Some(worker) = told(record) {
+        db.delete(&keys::cancelling(worker, row))?;
+    }
+    if let Some(at) = removal(record) {
+        db.delete(&keys::removable(at, row))?;
+    }
+    Ok(())
+}
+
+/// Who is to be told that the job was cancelled.
+fn told(record: &Record) -> Option<WorkerId> {
+    let life = &record.life;
+    let held = life.held.as_ref().filter(|_| life.state == State::Active && life.cancel_requested);
+    held.map(|held| held.worker.clone())
+}
+
+fn removal(record: &Record) -> Option<Timestamp> {
+    record.remove_at.filter(|_| record.state().is_terminal())
+}
+
+pub(super) fn ready(
+    db: &mut Db<impl OrderedKv>,
+    (lane, group): (LaneId, GroupId),
+    after: Option<Ord64>,
+    limit: usize,
+) -> Result<Vec<(Ord64, Row)>> {
+    let jobs = keys::ready_of(lane, group).under();
+    let jobs = match after {
+        Some(ord) => jobs.above(&keys::ready(lane, group, ord)),
+        None => jobs,
+    };
+    db.some(jobs, limit)?.iter().map(|(key, value)| Ok((ready_parts(key)?.2, decode(value)?))).collect()
+}
+
+pub(super) fn ready_parts(key: &[u8]) -> Result<(LaneId, GroupId, Ord64)> {
+    let mut parts = Parts::of(Table::Ready, key)?;
+    Ok((parts.take()?, parts.take()?, parts.take()?))
+}
+
+pub(super) fn due_parts(key: &[u8]) -> Result<(QueueId, Timestamp, Row)> {
+    let mut parts = Parts::of(Table::Due, key)?;
+    Ok((parts.take()?, parts.take()?, parts.take()?))
+}
+
+pub(super) fn active_parts(key: &[u8]) -> Result<(QueueId, Row)> {
+    let mut parts = Parts::of(Table::Active, key)?;
+    Ok((parts.take()?, parts.take()?))
+}
+
+pub(super) fn ended_parts(key: &[u8]) -> Result<(LaneId, State, Timestamp, Row)> {
+    let mut parts = Parts::of(Table::Ended, key)?;
+    Ok((parts.take()?, parts.take()?, parts.take()?, parts.take()?))
+}
+
+/// The parts of an index by time alone.
+pub(super) fn timed_parts(table: Table, key: &[u8]) -> Result<(Timestamp, Row)> {
+    let mut parts = Parts::of(table, key)?;
+    Ok((parts.take()?, parts.take()?))
+}
+
+pub(super) fn due(db: &mut Db<impl OrderedKv>, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+    let jobs = keys::due_of(queue).under().through(&keys::due_at(queue, until));
+    let jobs = jobs.below(&keys::due_at(queue, HELD));
+    db.some(jobs, limit)?.iter().map(|(key, _)| Ok(due_parts(key)?.2)).collect()
+}
+
+pub(super) fn next_due(db: &mut Db<impl OrderedKv>, queue: QueueId) -> Result<Option<Timestamp>> {
+    let first = db.first(keys::due_of(queue).under().below(&keys::due_at(queue, HELD)))?;
+    first.map(|(key, _)| Ok(due_parts(&key)?.1)).transpose()
+}
+
+pub(super) fn expired(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+    let leases = keys::leases().under().through(&keys::leases_at(until));
+    db.some(leases, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Lease, key)?.1)).collect()
+}
+
+pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+    let jobs = keys::all_removable().under().through(&keys::removable_at(until));
+    db.some(jobs, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Removable, key)?.1)).collect()
+}
+
+pub(super) fn cancelling(db: &mut Db<impl OrderedKv>, worker: &WorkerId) -> Result<Vec<JobId>> {
+    let jobs = db.all(keys::cancelling_of(worker.clone()).under())?;
+    jobs.iter().map(|(_, value)| decode(value)).collect()
+}
+
+pub(super) fn ended(
+    db: &mut Db<impl OrderedKv>,
+    lanes: &[LaneId],
+    (state, until): (State, Timestamp),
+    limit: usize,
+) -> Result<Vec<Row>> {
+    let mut found = Vec::new();
+    for lane in lanes {
+        let jobs = keys::ended_of(*lane, state).under().through(&keys::ended_at(*lane, state, until));
+        let keeps_itself = |(_, value): &Entry| decode::<bool>(value);
+        let plain = pick(db, jobs, limit, |entry| Ok(!keeps_itself(entry)?))?;
+        for (key, _) in plain {
+            let (_, _, at, row) = ended_parts(&key)?;
+            found.push((at, row));
+        }
+    }
+    found.sort_unstable();
+    found.truncate(limit);
+    Ok(found.into_iter().map(|(_, row)| row).collect())
+}
+
+/// At most `limit` entries of a range that pass a test.
+fn pick(
+    db: &mut Db<impl OrderedKv>,
+    range: Range,
+    limit: usize,
+    mut test: impl FnMut(&Entry) -> Result<bool>,
+) -> Result<Vec<Entry>> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    let visit = |entry: Entry| {
+        if test(&entry)? {
+            found.push(entry);
+        }
+        Ok(found.len() < limit)
+    };
+    db.visit(range, visit, limit)?;
+    Ok(found)
+}
+
+pub(super) fn walk(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    match walk.state {
+        State::Scheduled => walk_scheduled(db, walk),
+        State::Ready => walk_ready(db, walk),
+        State::Active => walk_active(db, walk),
+        State::Succeeded | State::Failed | State::Cancelled => walk_ended(db, walk),
+    }
+}
+
+/// The part of a range that the walk has still before it.
+fn ahead(range: Range, walk: Walk<'_>, at: impl FnOnce(Position) -> keys::Key) -> Range {
+    let range = match walk.after.map(at) {
+        Some(after) if walk.descending => range.below(&after),
+        Some(after) => range.above(&after),
+        None => range,
+    };
+    if walk.descending { range.backwards() } else { range }
+}
+
+fn walk_scheduled(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    let jobs = ahead(keys::due_of(walk.queue).under(), walk, |[at, row, _]| {
+        keys::due(walk.queue, Timestamp::from_ms(at), Row(unsigned(row)))
+    });
+    let in_lanes = |(_, value): &Entry| Ok(walk.lanes.binary_search(&decode(value)?).is_ok());
+    let position = |key: &[u8]| {
+        let (_, at, row) = due_parts(key)?;
+        Ok(([at.as_ms(), signed(row.0), 0], row))
+    };
+    pick(db, jobs, walk.limit, in_lanes)?.iter().map(|(key, _)| position(key)).collect()
+}
+
+/// Positions begin with the lane, so the lanes are walked through one after the other.
+fn walk_ready(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    let mut lanes = walk.lanes.to_vec();
+    if walk.descending {
+        lanes.reverse();
+    }
+    let mut found = Vec::new();
+    for lane in lanes {
+        let jobs = ahead(keys::ready_in_lane(lane).under(), walk, |[of, group, ord]| {
+            keys::ready(LaneId(unsigned(of)), GroupId(unsigned(group)), Ord64(ord))
+        });
+        for (key, value) in db.some(jobs, walk.limit - found.len())? {
+            let (lane, group, ord) = ready_parts(&key)?;
+            found.push(([signed(lane.0), signed(group.0), ord.0], decode(&value)?));
+        }
+        if found.len() >= walk.limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn walk_active(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    let jobs =
+        ahead(keys::active_of(walk.queue).under(), walk, |[row, ..]| keys::active(walk.queue, Row(unsigned(row))));
+    let in_lanes = |(_, value): &Entry| {
+        let (lane, _): (LaneId, GroupId) = decode(value)?;
+        Ok(walk.lanes.binary_search(&lane).is_ok())
+    };
+    let position = |key: &[u8]| active_parts(key).map(|(_, row)| ([signed(row.0), 0, 0], row));
+    pick(db, jobs, walk.limit, in_lanes)?.iter().map(|(key, _)| position(key)).collect()
+}
+
+fn walk_ended(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    let mut found = Vec::new();
+    for lane in walk.lanes {
+        let jobs = ahead(keys::ended_of(*lane, walk.state).under(), walk, |[at, row, _]| {
+            keys::ended(*lane, walk.state, Timestamp::from_ms(at), Row(unsigned(row)))
+        });
+        for (key, _) in db.some(jobs, walk.limit)? {
+            let (_, _, at, row) = ended_parts(&key)?;
+            found.push(([at.as_ms(), signed(row.0), 0], row));
+        }
+    }
+    found.sort_unstable_by(|a, b| if walk.descending { b.cmp(a) } else { a.cmp(b) });
+    found.truncate(walk.limit);
+    Ok(found)
+}
+
+/// A number of ours, as a part of a position; they never reach the sign.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

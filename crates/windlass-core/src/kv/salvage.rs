@@ -1,0 +1,149 @@
+//! A record that cannot be read: what the indexes know about it.
+//!
+//! They know enough: its queue, lane, group and state, which the counters depend on, and every place that it has to leave.
+//! Finding them means looking through the indexes, which is slow and happens once per damaged record.
+
+use super::codec::decode;
+use super::db::Db;
+use super::jobs::{HELD, Place, active_parts, due_parts, ended_parts, ready_parts, record, timed_parts};
+use super::keys::{Key, Parts, Table};
+use super::queues::Queues;
+use super::{Entry, OrderedKv, keys};
+use crate::engine::{DedupRow, GroupId, LaneId, Ord64, QueueId, Record, Row};
+use crate::error::{Error, Result};
+use crate::id::{JobId, Token};
+use crate::job::{Held, Life, State};
+use crate::name::WorkerId;
+use crate::time::Timestamp;
+
+/// The record at `row`, or what can be known of it. `None` when there is none or no index names it.
+pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row) -> Result<Option<Record>> {
+    match record(db, row) {
+        Err(Error::Corrupt { .. }) => {}
+        other => return other,
+    }
+    let Some(place) = place_of(db, queues, row)? else {
+        return Ok(None);
+    };
+    let id = find(db, &keys::job_ids(), |(key, value)| {
+        let of_row = decode::<Row>(value)? == row;
+        of_row.then(|| Parts::of(Table::JobId, key)?.take()).transpose()
+    })?;
+    // An id that is lost gets one by which the row can be named and removed.
+    let id = id.unwrap_or(JobId::from_parts(u16::MAX, u128::from(row.0)));
+    db.put(&keys::job_id(id), &row)?;
+    let mut salvaged = blank(row, id);
+    salvaged.dedup = find(db, &keys::all_dedup(), |(key, value)| {
+        let held: DedupRow = decode(value)?;
+        let concerned = held.owner == id || held.successor == Some(id);
+        concerned.then(|| Parts::of(Table::Dedup, key)?.take()).transpose()
+    })?;
+    match place {
+        Place::Due(queue, at, lane) => {
+            (salvaged.queue, salvaged.lane) = (queue, lane);
+            salvaged.life.due_at = Some(at).filter(|at| *at != HELD);
+        }
+        Place::Ready(lane, group, ord) => {
+            salvaged.queue = queues.lane(db, lane)?.queue;
+            (salvaged.lane, salvaged.group, salvaged.ord) = (lane, Some(group), ord);
+            salvaged.life.state = State::Ready;
+        }
+        Place::Active(queue, (lane, group), expires_at) => {
+            (salvaged.queue, salvaged.lane, salvaged.group) = (queue, lane, Some(group));
+            salvaged.life.state = State::Active;
+            let told = told(db, row)?;
+            salvaged.life.cancel_requested = told.is_some();
+            let worker = told.map_or_else(|| WorkerId::new("?"), Ok)?;
+            salvaged.life.held = Some(Held { token: Token::from_bits(0), worker, expires_at });
+        }
+        Place::Ended(lane, state, at) => {
+            salvaged.queue = queues.lane(db, lane)?.queue;
+            salvaged.lane = lane;
+            (salvaged.life.state, salvaged.life.finished_at) = (state, Some(at));
+            salvaged.remove_at = find(db, &keys::all_removable(), |(key, _)| {
+                let (at, of) = timed_parts(Table::Removable, key)?;
+                Ok((of == row).then_some(at))
+            })?;
+        }
+    }
+    Ok(Some(salvaged))
+}
+
+/// The first answer that an entry below `key` gives. An entry that cannot be read gives none.
+fn find<T>(
+    db: &mut Db<impl OrderedKv>,
+    key: &Key,
+    mut ask: impl FnMut(&Entry) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut found = None;
+    let visit = |entry: Entry| {
+        found = ask(&entry).unwrap_or_default();
+        Ok(found.is_none())
+    };
+    db.visit(key.under(), visit, usize::MAX)?;
+    Ok(found)
+}
+
+fn place_of(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row) -> Result<Option<Place>> {
+    for queue in queues.all(db)? {
+        if let Some((key, value)) = db.first(keys::active(queue, row).under())? {
+            active_parts(&key)?;
+            let at = find(db, &keys::leases(), |(key, _)| {
+                let (at, of) = timed_parts(Table::Lease, key)?;
+                Ok((of == row).then_some(at))
+            })?;
+            return Ok(Some(Place::Active(queue, decode(&value)?, at.unwrap_or_default())));
+        }
+    }
+    let ready = find(db, &keys::all_ready(), |(key, value)| {
+        let (lane, group, ord) = ready_parts(key)?;
+        Ok((decode::<Row>(value)? == row).then_some(Place::Ready(lane, group, ord)))
+    })?;
+    if ready.is_some() {
+        return Ok(ready);
+    }
+    let due = find(db, &keys::all_due(), |(key, value)| {
+        let (queue, at, of) = due_parts(key)?;
+        if of == row { Ok(Some(Place::Due(queue, at, decode(value)?))) } else { Ok(None) }
+    })?;
+    if due.is_some() {
+        return Ok(due);
+    }
+    find(db, &keys::all_ended(), |(key, _)| {
+        let (lane, state, at, of) = ended_parts(key)?;
+        Ok((of == row).then_some(Place::Ended(lane, state, at)))
+    })
+}
+
+/// The worker that is to be told that the job was cancelled.
+fn told(db: &mut Db<impl OrderedKv>, row: Row) -> Result<Option<WorkerId>> {
+    find(db, &keys::all_cancelling(), |(key, _)| {
+        let mut parts = Parts::of(Table::Cancelling, key)?;
+        let (worker, of): (WorkerId, Row) = (parts.take()?, parts.take()?);
+        Ok((of == row).then_some(worker))
+    })
+}
+
+/// A record of which nothing is known.
+fn blank(row: Row, id: JobId) -> Record {
+    let never = Timestamp::from_ms(0);
+    Record {
+        row,
+        id,
+        queue: QueueId(0),
+        lane: LaneId(0),
+        group: None::<GroupId>,
+        grouped: false,
+        priority: 0,
+        lifo: false,
+        ord: Ord64(0),
+        life: Life::new(None, never, 1, 0),
+        created_at: never,
+        ready_at: never,
+        fingerprint: 0,
+        dedup: None,
+        keeps_itself: false,
+        remove_at: None,
+        quarantined: false,
+    }
+}
