@@ -95,6 +95,11 @@ impl Meter {
         None
     }
 
+    /// True when it remembers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// True when nothing that it remembers matters any more.
     pub fn is_idle(&self, rate: Rate, now: Timestamp) -> bool {
         self.0.back().is_none_or(|(at, _)| *at <= now.as_ms().saturating_sub(rate.per()))

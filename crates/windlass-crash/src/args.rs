@@ -133,7 +133,8 @@ mod tests {
         assert_eq!((config.seconds, config.workers, config.seed), (5, 2, 9));
         assert_eq!(config.bug, Some(Bug::ReportFirst));
         assert!(matches!(words("child-worker --dir x --name w"), Ok(Role::Worker(_))));
-        for bad in ["--second 5", "--seconds", "--seconds five", "--workers 0", "--bug typo", "--name x", "child-worker"]
+        for bad in
+            ["--second 5", "--seconds", "--seconds five", "--workers 0", "--bug typo", "--name x", "child-worker"]
         {
             assert!(words(bad).is_err(), "{bad}");
         }

@@ -97,7 +97,9 @@ impl Told {
             Some(job) if !self.completions.is_empty() && job.state != State::Succeeded => {
                 Some("was completed and has not succeeded")
             }
-            Some(job) if job.state == State::Succeeded && self.executed == 0 => Some("succeeded and was never executed"),
+            Some(job) if job.state == State::Succeeded && self.executed == 0 => {
+                Some("succeeded and was never executed")
+            }
             _ => None,
         }
     }

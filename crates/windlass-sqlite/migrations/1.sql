@@ -12,7 +12,7 @@ CREATE TABLE windlass_queue (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, plain INTEGER NOT NULL, settings TEXT NOT NULL,
   scheduled INTEGER NOT NULL, ready INTEGER NOT NULL, active INTEGER NOT NULL,
   succeeded INTEGER NOT NULL, failed INTEGER NOT NULL, cancelled INTEGER NOT NULL,
-  vtime INTEGER NOT NULL, meter TEXT NOT NULL
+  vtime INTEGER NOT NULL, named_ready INTEGER NOT NULL, meter TEXT
 );
 
 CREATE TABLE windlass_lane (
@@ -21,9 +21,10 @@ CREATE TABLE windlass_lane (
   UNIQUE (queue, kind, labels)
 );
 
+-- A meter that remembers nothing, and settings that say nothing, are NULL.
 CREATE TABLE windlass_group (
-  id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, name TEXT, settings TEXT NOT NULL,
-  ready INTEGER NOT NULL, active INTEGER NOT NULL, vtime INTEGER NOT NULL, meter TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, name TEXT, settings TEXT,
+  ready INTEGER NOT NULL, active INTEGER NOT NULL, vtime INTEGER NOT NULL, meter TEXT,
   parked INTEGER NOT NULL, wake_at INTEGER
 );
 CREATE UNIQUE INDEX windlass_group_name ON windlass_group (queue, name) WHERE name IS NOT NULL;

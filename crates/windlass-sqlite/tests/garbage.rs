@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use support::{LEASE_MS, block, claim, claim_request, complete, enqueue, job_with, open_at, raw, report, virtual_clock};
+use support::{
+    LEASE_MS, block, claim, claim_request, complete, enqueue, job_with, open_at, raw, report, virtual_clock,
+};
 use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, NewJob, State};

@@ -1,6 +1,6 @@
 //! Stored bytes that cannot be read: never a panic, the damaged job is shown and can be removed, the others go on.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod support;
 
@@ -19,6 +19,7 @@ use windlass_core::store::{
 };
 use windlass_core::time::{Clock, VirtualClock};
 use windlass_sqlite::SqliteStore;
+use windlass_sqlite::rusqlite::types::Value;
 
 /// In which state the job is when it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -308,7 +309,7 @@ fn damaged_queues_and_lanes_are_a_clear_error_until_they_are_mended() {
             let scene = Scene::new(Ready).await;
             let conn = raw(&scene.path);
             let whole = format!("SELECT {column} FROM {table}");
-            let whole: windlass_sqlite::rusqlite::types::Value = conn.query_row(&whole, [], |row| row.get(0)).unwrap();
+            let whole: Value = conn.query_row(&whole, [], |row| row.get(0)).unwrap();
             conn.execute(&format!("UPDATE {table} SET {column}={garbage}"), []).unwrap();
             let what = format!("{table}.{column}");
             assert!(every_error_is_corrupt(&scene.store, &what).await > 0, "{what}");

@@ -1,6 +1,6 @@
 //! Enqueue inside the caller's own transaction.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod support;
 

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             the_end_of_a_job_wakes_whoever_waits_for_it_in_the_other,
             the_feed_of_one_process_is_that_of_the_other,
         ],
-        |role, path| obey(role, path),
+        obey,
     )
 }
 

@@ -26,7 +26,7 @@ cases!("feed":
     a_snapshot_and_later_events_equal_the_state,
     settings_and_schedules_are_told,
     removal_and_retention_are_told,
-    a_cursor_that_is_too_old_is_told_of_the_gap,
+    slow_a_cursor_that_is_too_old_is_told_of_the_gap,
     a_cursor_from_the_future_is_refused,
     the_end_of_an_empty_feed_is_zero,
 );
@@ -248,7 +248,7 @@ async fn removal_and_retention_are_told(ctx: Ctx) {
     assert_eq!(events.last(), Some(&FeedEvent::QueueRemoved { queue: queue_name("q") }));
 }
 
-async fn a_cursor_that_is_too_old_is_told_of_the_gap(ctx: Ctx) {
+async fn slow_a_cursor_that_is_too_old_is_told_of_the_gap(ctx: Ctx) {
     let id = ctx.enqueue(ctx.job("q", "work").due(Due::DelayMs(3_600_000))).await.id();
     let mut cursors = vec![FeedCursor(0), ctx.feed_end().await];
     for round in 0..11i16 {

@@ -24,7 +24,7 @@ use windlass_core::time::{Timestamp, VirtualClock};
 /// The longest sequence; the mean is half of it.
 pub(super) const STEPS_MAX: usize = 120;
 /// Sequences in a plain run.
-pub(super) const CASES: u64 = 250;
+pub(super) const CASES: u64 = 300;
 /// The seed of a plain run: the same every time, so that a red run is red again.
 const SEED: u64 = 20_260_101;
 /// Tries to make a failing sequence shorter.

@@ -139,6 +139,7 @@ impl<T: Tables> Step<'_, T> {
             vtime: 0,
             meter: Meter::default(),
             plain,
+            named_ready: 0,
         })?;
         Ok(id)
     }

@@ -82,6 +82,10 @@ impl<T: Tables> Step<'_, T> {
         let group = self.tables.group_mut(id)?;
         group.ready = group.ready.saturating_add(1);
         let (vtime, parked) = (group.vtime, group.parked);
+        if group.ready == 1 && group.name.is_some() {
+            let queue = self.tables.queue_mut(record.queue)?;
+            queue.named_ready = queue.named_ready.saturating_add(1);
+        }
         let sub = self.tables.sub(record.lane, id)?;
         let in_ring = sub.vtime.or((parked == Parked::No).then_some(vtime));
         self.tables.put_sub(record.lane, id, Sub { ready: sub.ready.saturating_add(1), vtime: in_ring })?;
@@ -99,7 +103,12 @@ impl<T: Tables> Step<'_, T> {
         match record.state() {
             State::Ready => {
                 let group = self.tables.group_mut(id)?;
+                let last = group.ready == 1 && group.name.is_some();
                 group.ready = group.ready.saturating_sub(1);
+                if last {
+                    let queue = self.tables.queue_mut(record.queue)?;
+                    queue.named_ready = queue.named_ready.saturating_sub(1);
+                }
                 let sub = self.tables.sub(record.lane, id)?;
                 self.tables.put_sub(record.lane, id, Sub { ready: sub.ready.saturating_sub(1), ..sub })?;
                 let lane = self.tables.lane_mut(record.lane)?;

@@ -181,6 +181,8 @@ pub struct Queue {
     pub meter: Meter,
     /// The group of the jobs that name none.
     pub plain: GroupId,
+    /// Named groups that have ready jobs; while there is none, a claim needs no ring.
+    pub named_ready: u64,
 }
 
 /// A lane.

@@ -62,6 +62,8 @@ struct Choice {
     chunk: usize,
     picked: Vec<Row>,
     max: usize,
+    /// No named group has a ready job.
+    only_plain: bool,
 }
 
 impl<T: Tables> Step<'_, T> {
@@ -80,7 +82,14 @@ impl<T: Tables> Step<'_, T> {
             chunk,
             picked: Vec::new(),
             max,
+            only_plain: self.tables.queue(queue)?.named_ready == 0,
         };
+        if choice.only_plain {
+            // Nobody to share with: every ready job is of the one group, and the rings need not be asked.
+            let plain = self.tables.queue(queue)?.plain;
+            choice.rings.clear();
+            self.meet(&mut choice, lanes[0], u64::MAX, plain)?;
+        }
         while choice.picked.len() < max {
             self.read_rings(&mut choice)?;
             let Some(Reverse((vtime, id))) = choice.heap.pop() else { break };
@@ -136,10 +145,14 @@ impl<T: Tables> Step<'_, T> {
         let by_cap = limits.cap.map_or(u64::MAX, |cap| u64::from(cap).saturating_sub(group.active));
         let by_rate = limits.rate.map_or(u64::MAX, |rate| u64::from(group.meter.room(rate, now)));
         let vtime = group.vtime;
-        let all = self.tables.group_lanes(id)?;
-        let mine = all.into_iter().filter(|lane| choice.lanes.binary_search(lane).is_ok());
+        let mine = if choice.only_plain || choice.lanes.len() == 1 {
+            choice.lanes.clone()
+        } else {
+            let all = self.tables.group_lanes(id)?;
+            all.into_iter().filter(|lane| choice.lanes.binary_search(lane).is_ok()).collect()
+        };
         let head = |lane| Head { lane, jobs: VecDeque::new(), read_to: None, more: true };
-        let heads: Vec<Head> = mine.map(head).collect();
+        let heads: Vec<Head> = mine.into_iter().map(head).collect();
         let mut order = BinaryHeap::with_capacity(heads.len());
         for (i, head) in heads.iter().enumerate() {
             order.push(Reverse((self.tables.lane(head.lane)?.head, i)));

@@ -152,7 +152,7 @@ impl<K: OrderedKv> Tables for KvTables<K> {
     }
 
     fn mend(&mut self, record: &Record) -> Result<()> {
-        self.jobs().mend(record)
+        salvage::mend(&mut self.db, record)
     }
 
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {

@@ -328,6 +328,7 @@ keys! {
     leases = Lease();
     leases_at = Lease(at: Timestamp);
     lease = Lease(at: Timestamp, row: Row);
+    all_active = Active();
     active_of = Active(queue: QueueId);
     active = Active(queue: QueueId, row: Row);
     all_cancelling = Cancelling();

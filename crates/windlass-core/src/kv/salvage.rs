@@ -1,7 +1,7 @@
 //! A record that cannot be read: what the indexes know about it.
 //!
 //! They know enough: its queue, lane, group and state, which the counters depend on, and every place that it has to leave.
-//! Finding them means looking through the indexes, which is slow and happens once per damaged record.
+//! Finding them means looking through the indexes, which is slow, and over when the record is set aside.
 
 use super::codec::decode;
 use super::db::Db;
@@ -31,7 +31,6 @@ pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row
     })?;
     // An id that is lost gets one by which the row can be named and removed.
     let id = id.unwrap_or(JobId::from_parts(u16::MAX, u128::from(row.0)));
-    db.put(&keys::job_id(id), &row)?;
     let mut salvaged = blank(row, id);
     salvaged.dedup = find(db, &keys::all_dedup(), |(key, value)| {
         let held: DedupRow = decode(value)?;
@@ -67,6 +66,49 @@ pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row
         }
     }
     Ok(Some(salvaged))
+}
+
+/// Writes a salvaged record over what could not be read, and takes the job out of every index, whichever of them names
+/// it: the update that follows gives it its new place.
+pub(super) fn mend(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+    for (table, index) in [
+        (Table::Ready, keys::all_ready()),
+        (Table::Due, keys::all_due()),
+        (Table::Lease, keys::leases()),
+        (Table::Active, keys::all_active()),
+        (Table::Cancelling, keys::all_cancelling()),
+        (Table::Ended, keys::all_ended()),
+        (Table::Removable, keys::all_removable()),
+    ] {
+        let mut places = Vec::new();
+        let visit = |(key, value): Entry| {
+            if row_of(table, &key, &value).is_ok_and(|row| row == record.row) {
+                places.push(key);
+            }
+            Ok(true)
+        };
+        db.visit(index.under(), visit, usize::MAX)?;
+        places.iter().try_for_each(|key| db.delete_bytes(key))?;
+    }
+    db.put(&keys::job_id(record.id), &record.row)?;
+    db.put(&keys::record(record.row), record)
+}
+
+/// The row that an entry of an index names.
+fn row_of(table: Table, key: &[u8], value: &[u8]) -> Result<Row> {
+    let cancelling = |key| {
+        let mut parts = Parts::of(Table::Cancelling, key)?;
+        parts.take::<WorkerId>()?;
+        parts.take()
+    };
+    match table {
+        Table::Ready => decode(value),
+        Table::Due => due_parts(key).map(|(.., row)| row),
+        Table::Active => active_parts(key).map(|(_, row)| row),
+        Table::Ended => ended_parts(key).map(|(.., row)| row),
+        Table::Cancelling => cancelling(key),
+        table => timed_parts(table, key).map(|(_, row)| row),
+    }
 }
 
 /// The first answer that an entry below `key` gives. An entry that cannot be read gives none.

@@ -67,7 +67,7 @@ stored!(Life {
 });
 stored!(Held { token, worker, expires_at });
 stored!(LastReport { token, state });
-stored!(Queue { id, name, settings, counts, vtime, meter, plain });
+stored!(Queue { id, name, settings, counts, vtime, meter, plain, named_ready });
 stored!(Lane { id, queue, kind, labels, jobs, ready, head });
 stored!(Group { id, queue, name, settings, ready, active, vtime, meter, parked, wake_at });
 stored!(Sub { ready, vtime });

@@ -85,7 +85,8 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
     }
 
     fn insert_group(&mut self, group: Group) -> Result<()> {
-        self.groups.insert(&mut self.db, group)
+        self.groups.insert(group);
+        Ok(())
     }
 
     fn group(&mut self, id: GroupId) -> Result<&Group> {

@@ -5,11 +5,25 @@ use crate::db::Db;
 use crate::values::{Col, Json, Name, json};
 use rusqlite::{Connection, Row, params};
 use std::borrow::Borrow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windlass_core::Result;
 use windlass_core::engine::{Group, GroupId, LaneId, NumberMap, Parked, QueueId, Sub};
 use windlass_core::name::GroupName;
 use windlass_core::time::Timestamp;
+
+macro_rules! ring {
+    ($beyond:literal) => {
+        concat!(
+            "SELECT g.id,g.queue,g.name,g.settings,g.ready,g.active,g.vtime,g.meter,g.parked,g.wake_at,\
+             s.vtime,s.ready,s.grp FROM windlass_sub s LEFT JOIN windlass_group g ON g.id=s.grp \
+             WHERE s.lane=?1 AND s.vtime IS NOT NULL ",
+            $beyond,
+            " ORDER BY s.vtime,s.grp LIMIT ?2"
+        )
+    };
+}
+const RING: &str = ring!("");
+const RING_AFTER: &str = ring!("AND (s.vtime,s.grp)>(?3,?4)");
 
 /// Groups, and places in rings, that stay in memory between transactions.
 const KEPT_MAX: usize = 10_000;
@@ -17,10 +31,23 @@ const KEPT_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: NumberMap<GroupId, Group>,
-    dirty: BTreeSet<GroupId>,
+    names: HashMap<(QueueId, GroupName), GroupId>,
+    dirty: BTreeMap<GroupId, Dirt>,
     subs: NumberMap<(LaneId, GroupId), Sub>,
-    /// With the place in the ring as it is written, so that a change of the number alone leaves the ring's index alone.
     dirty_subs: BTreeSet<(LaneId, GroupId)>,
+    /// No group waits for its time, as far as is known: spares every claim two queries.
+    nobody_wakes: bool,
+}
+
+/// How much of a group has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Dirt {
+    /// Nothing that is indexed.
+    Plain,
+    /// Also what is indexed.
+    All,
+    /// It is not in the file yet.
+    New,
 }
 
 fn parked_code(parked: Parked) -> i64 {
@@ -36,11 +63,11 @@ fn read_group(row: &Row<'_>) -> rusqlite::Result<Group> {
         id: GroupId(row.get::<_, Col<u64>>(0)?.0),
         queue: QueueId(row.get::<_, Col<u64>>(1)?.0),
         name: row.get::<_, Option<Name<_>>>(2)?.map(|name| name.0),
-        settings: row.get::<_, Json<_>>(3)?.0,
+        settings: row.get::<_, Option<Json<_>>>(3)?.map(|settings| settings.0).unwrap_or_default(),
         ready: row.get::<_, Col<u64>>(4)?.0,
         active: row.get::<_, Col<u64>>(5)?.0,
         vtime: row.get::<_, Col<u64>>(6)?.0,
-        meter: row.get::<_, Json<_>>(7)?.0,
+        meter: row.get::<_, Option<Json<_>>>(7)?.map(|meter| meter.0).unwrap_or_default(),
         parked: match row.get::<_, i64>(8)? {
             1 => Parked::Cap,
             2 => Parked::Rate,
@@ -58,8 +85,20 @@ impl Groups {
         let sql =
             "SELECT id,queue,name,settings,ready,active,vtime,meter,parked,wake_at FROM windlass_group WHERE id=?1";
         let group = db.one(sql, [Col(id.0)], read_group)?.ok_or_else(|| gone("group", id.0))?;
-        self.groups.insert(id, group);
+        self.keep(group);
         Ok(())
+    }
+
+    fn keep(&mut self, group: Group) {
+        if let Some(name) = &group.name {
+            self.names.insert((group.queue, name.clone()), group.id);
+        }
+        self.groups.insert(group.id, group);
+    }
+
+    fn soil(&mut self, id: GroupId, dirt: Dirt) {
+        let known = self.dirty.entry(id).or_insert(dirt);
+        *known = dirt.max(*known);
     }
 
     pub(super) fn find<C: Borrow<Connection>>(
@@ -68,25 +107,17 @@ impl Groups {
         queue: QueueId,
         name: &GroupName,
     ) -> Result<Option<GroupId>> {
+        if let Some(id) = self.names.get(&(queue, name.clone())) {
+            return Ok(Some(*id));
+        }
         let sql = "SELECT id FROM windlass_group WHERE queue=?1 AND name=?2";
         db.one(sql, params![Col(queue.0), name.as_str()], |row| Ok(GroupId(row.get::<_, Col<u64>>(0)?.0)))
     }
 
-    pub(super) fn insert<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, group: Group) -> Result<()> {
-        db.run(
-            "INSERT INTO windlass_group(id,queue,name,settings,ready,active,vtime,meter,parked,wake_at) \
-             VALUES(?1,?2,?3,?4,0,0,?5,?6,0,NULL)",
-            params![
-                Col(group.id.0),
-                Col(group.queue.0),
-                group.name.as_ref().map(GroupName::as_str),
-                json(&group.settings)?,
-                Col(group.vtime),
-                json(&group.meter)?
-            ],
-        )?;
-        self.groups.insert(group.id, group);
-        Ok(())
+    /// Written with the next flush: most new groups have changed by then.
+    pub(super) fn insert(&mut self, group: Group) {
+        self.soil(group.id, Dirt::New);
+        self.keep(group);
     }
 
     pub(super) fn get<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&Group> {
@@ -96,7 +127,7 @@ impl Groups {
 
     pub(super) fn get_mut<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&mut Group> {
         self.load(db, id)?;
-        self.dirty.insert(id);
+        self.soil(id, Dirt::Plain);
         self.groups.get_mut(&id).ok_or_else(|| gone("group", id.0))
     }
 
@@ -108,20 +139,28 @@ impl Groups {
     ) -> Result<()> {
         let group = self.get_mut(db, id)?;
         (group.parked, group.wake_at) = to;
+        self.soil(id, Dirt::All);
+        self.nobody_wakes &= to.1.is_none();
         Ok(())
     }
 
     pub(super) fn remove<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
-        self.groups.remove(&id);
-        self.dirty.remove(&id);
-        db.run("DELETE FROM windlass_group WHERE id=?1", [Col(id.0)])?;
+        if let Some(group) = self.groups.remove(&id)
+            && let Some(name) = group.name
+        {
+            self.names.remove(&(group.queue, name));
+        }
+        if self.dirty.remove(&id) != Some(Dirt::New) {
+            db.run("DELETE FROM windlass_group WHERE id=?1", [Col(id.0)])?;
+        }
         Ok(())
     }
 
     pub(super) fn remove_of_queue<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<()> {
         self.groups.retain(|_, group| group.queue != queue);
+        self.names.retain(|(of, _), _| *of != queue);
         let groups = &self.groups;
-        self.dirty.retain(|id| groups.contains_key(id));
+        self.dirty.retain(|id, _| groups.contains_key(id));
         db.run("DELETE FROM windlass_group WHERE queue=?1", [Col(queue.0)])?;
         Ok(())
     }
@@ -136,6 +175,7 @@ impl Groups {
         let sql =
             "SELECT id FROM windlass_group WHERE queue=?1 AND name IS NOT NULL AND name>?2 ORDER BY name LIMIT ?3";
         let after = after.map_or("", GroupName::as_str);
+        self.flush_groups(db)?;
         db.all(sql, params![Col(queue.0), after, limit(max)], read_id)
     }
 
@@ -150,16 +190,23 @@ impl Groups {
         until: Timestamp,
         max: usize,
     ) -> Result<Vec<GroupId>> {
-        self.flush_groups(db)?;
+        if self.next_wake(db)?.is_none_or(|at| at > until) {
+            return Ok(Vec::new());
+        }
         let sql =
             "SELECT id FROM windlass_group WHERE wake_at IS NOT NULL AND wake_at<=?1 ORDER BY wake_at,id LIMIT ?2";
         db.all(sql, params![Col(until), limit(max)], read_id)
     }
 
     pub(super) fn next_wake<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
+        if self.nobody_wakes {
+            return Ok(None);
+        }
         self.flush_groups(db)?;
         let sql = "SELECT wake_at FROM windlass_group WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1";
-        db.one(sql, [], |row| Ok(row.get::<_, Col<_>>(0)?.0))
+        let next = db.one(sql, [], |row| Ok(row.get::<_, Col<_>>(0)?.0))?;
+        self.nobody_wakes = next.is_none();
+        Ok(next)
     }
 
     pub(super) fn sub<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, lane: LaneId, group: GroupId) -> Result<Sub> {
@@ -189,18 +236,29 @@ impl Groups {
         max: usize,
     ) -> Result<Vec<(u64, GroupId)>> {
         self.flush_subs(db)?;
-        let read = |row: &Row<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, GroupId(row.get::<_, Col<u64>>(1)?.0)));
-        match after {
-            None => {
-                let sql = "SELECT vtime,grp FROM windlass_sub WHERE lane=?1 AND vtime IS NOT NULL ORDER BY vtime,grp LIMIT ?2";
-                db.all(sql, params![Col(lane.0), limit(max)], read)
-            }
+        // The groups are read along, because whoever walks a ring looks at each of them.
+        let read = |row: &Row<'_>| {
+            let sub =
+                Sub { vtime: row.get::<_, Option<Col<u64>>>(10)?.map(|v| v.0), ready: row.get::<_, Col<u64>>(11)?.0 };
+            let id = GroupId(row.get::<_, Col<u64>>(12)?.0);
+            Ok((id, sub, read_group(row).ok()))
+        };
+        let found = match after {
+            None => db.all(RING, params![Col(lane.0), limit(max)], read)?,
             Some((vtime, group)) => {
-                let sql = "SELECT vtime,grp FROM windlass_sub WHERE lane=?1 AND vtime IS NOT NULL AND (vtime,grp)>(?2,?3) \
-                           ORDER BY vtime,grp LIMIT ?4";
-                db.all(sql, params![Col(lane.0), Col(vtime), Col(group.0), limit(max)], read)
+                db.all(RING_AFTER, params![Col(lane.0), limit(max), Col(vtime), Col(group.0)], read)?
+            }
+        };
+        let mut places = Vec::with_capacity(found.len());
+        for (id, sub, group) in found {
+            places.push((sub.vtime.unwrap_or(0), id));
+            self.subs.entry((lane, id)).or_insert(sub);
+            // What is in memory is newer.
+            if let Some(group) = group.filter(|group| !self.groups.contains_key(&group.id)) {
+                self.keep(group);
             }
         }
+        Ok(places)
     }
 
     pub(super) fn lanes<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, group: GroupId) -> Result<Vec<LaneId>> {
@@ -225,23 +283,42 @@ impl Groups {
     }
 
     fn flush_groups<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
-        for id in std::mem::take(&mut self.dirty) {
-            let Some(group) = self.groups.get(&id) else {
-                continue;
+        for (id, dirt) in std::mem::take(&mut self.dirty) {
+            let Some(group) = self.groups.get(&id) else { continue };
+            let settings = Some(&group.settings).filter(|settings| !settings.is_default()).map(json).transpose()?;
+            let meter = Some(&group.meter).filter(|meter| !meter.is_empty()).map(json).transpose()?;
+            let (ready, active, vtime) = (Col(group.ready), Col(group.active), Col(group.vtime));
+            let (parked, wake_at) = (parked_code(group.parked), group.wake_at.map(Col));
+            match dirt {
+                Dirt::Plain => db.run(
+                    "UPDATE windlass_group SET settings=?2,ready=?3,active=?4,vtime=?5,meter=?6 WHERE id=?1",
+                    params![Col(id.0), settings, ready, active, vtime, meter],
+                )?,
+                Dirt::All => db.run(
+                    "UPDATE windlass_group SET settings=?2,ready=?3,active=?4,vtime=?5,meter=?6,parked=?7,wake_at=?8 \
+                     WHERE id=?1",
+                    params![Col(id.0), settings, ready, active, vtime, meter, parked, wake_at],
+                )?,
+                Dirt::New => {
+                    let name = group.name.as_ref().map(GroupName::as_str);
+                    db.run(
+                        "INSERT INTO windlass_group(id,settings,ready,active,vtime,meter,parked,wake_at,queue,name) \
+                         VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+                        params![
+                            Col(id.0),
+                            settings,
+                            ready,
+                            active,
+                            vtime,
+                            meter,
+                            parked,
+                            wake_at,
+                            Col(group.queue.0),
+                            name
+                        ],
+                    )?
+                }
             };
-            db.run(
-                "UPDATE windlass_group SET settings=?2,ready=?3,active=?4,vtime=?5,meter=?6,parked=?7,wake_at=?8 WHERE id=?1",
-                params![
-                    Col(id.0),
-                    json(&group.settings)?,
-                    Col(group.ready),
-                    Col(group.active),
-                    Col(group.vtime),
-                    json(&group.meter)?,
-                    parked_code(group.parked),
-                    group.wake_at.map(Col)
-                ],
-            )?;
         }
         Ok(())
     }
@@ -255,6 +332,7 @@ impl Groups {
     pub(super) fn shrink(&mut self) {
         if self.groups.len() > KEPT_MAX {
             self.groups.clear();
+            self.names.clear();
         }
         if self.subs.len() > KEPT_MAX {
             self.subs.clear();

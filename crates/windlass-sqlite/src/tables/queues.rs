@@ -28,7 +28,7 @@ impl Queues {
         if self.loaded {
             return Ok(());
         }
-        let sql = "SELECT id,name,plain,settings,vtime,meter,scheduled,ready,active,succeeded,failed,cancelled \
+        let sql = "SELECT id,name,plain,settings,vtime,meter,scheduled,ready,active,succeeded,failed,cancelled,named_ready \
                    FROM windlass_queue";
         let damaged = |table: &str, error: Error| match error {
             Error::Corrupt { what } => {
@@ -47,7 +47,8 @@ impl Queues {
                 plain: GroupId(row.get::<_, Col<u64>>(2)?.0),
                 settings: row.get::<_, Json<_>>(3)?.0,
                 vtime: row.get::<_, Col<u64>>(4)?.0,
-                meter: row.get::<_, Json<_>>(5)?.0,
+                meter: row.get::<_, Option<Json<_>>>(5)?.map(|meter| meter.0).unwrap_or_default(),
+                named_ready: row.get::<_, Col<u64>>(12)?.0,
                 counts,
             })
         });
@@ -98,14 +99,8 @@ impl Queues {
         self.load(db)?;
         db.run(
             "INSERT INTO windlass_queue(id,name,plain,settings,vtime,meter,scheduled,ready,active,succeeded,failed,\
-             cancelled) VALUES(?1,?2,?3,?4,0,?5,0,0,0,0,0,0)",
-            params![
-                Col(queue.id.0),
-                queue.name.as_str(),
-                Col(queue.plain.0),
-                json(&queue.settings)?,
-                json(&queue.meter)?
-            ],
+             cancelled,named_ready) VALUES(?1,?2,?3,?4,0,NULL,0,0,0,0,0,0,0)",
+            params![Col(queue.id.0), queue.name.as_str(), Col(queue.plain.0), json(&queue.settings)?],
         )?;
         self.dirty_queues.insert(queue.id);
         self.keep_queue(queue);
@@ -194,18 +189,19 @@ impl Queues {
             let [scheduled, ready, active, succeeded, failed, cancelled] = queue.counts.map(Col);
             db.run(
                 "UPDATE windlass_queue SET settings=?2,vtime=?3,meter=?4,scheduled=?5,ready=?6,active=?7,succeeded=?8,\
-                 failed=?9,cancelled=?10 WHERE id=?1",
+                 failed=?9,cancelled=?10,named_ready=?11 WHERE id=?1",
                 params![
                     Col(id.0),
                     json(&queue.settings)?,
                     Col(queue.vtime),
-                    json(&queue.meter)?,
+                    Some(&queue.meter).filter(|meter| !meter.is_empty()).map(json).transpose()?,
                     scheduled,
                     ready,
                     active,
                     succeeded,
                     failed,
-                    cancelled
+                    cancelled,
+                    Col(queue.named_ready)
                 ],
             )?;
         }

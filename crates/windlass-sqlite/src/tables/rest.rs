@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row as SqlRow, params};
 use std::borrow::Borrow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::Result;
 use windlass_core::engine::{ClaimMemo, DedupRow, QueueId, ReportMemo, Row, Worker};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::State;
@@ -14,7 +15,6 @@ use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::MinuteMetrics;
 use windlass_core::time::Timestamp;
-use windlass_core::Result;
 
 pub(super) fn dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16]) -> Result<Option<DedupRow>> {
     // A key that cannot be read holds nothing: rather a job too many than one that can never be enqueued or end.

@@ -1,6 +1,6 @@
 //! What the tests of this crate share: short ways to say common things, and second processes.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_macros, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod process;
