@@ -63,22 +63,22 @@ impl OrderedKv for LogKv {
 impl LogKv {
     /// Opens a log, or makes one, and does again what it says.
     fn open(path: &Path, sync: bool) -> Result<Self> {
-        let log = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
+        let log = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(|error| failed(&error))?;
         // Two processes on one log would overwrite each other's memory of it.
         log.try_lock().map_err(|error| Error::Unavailable { reason: format!("{}: {error}", path.display()) })?;
         if let Some(folder) = path.parent().filter(|_| sync) {
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error))?;
         }
         let mut kv = Self { map: BTreeMap::new(), undo: Vec::new(), log, sync };
         let mut bytes = Vec::new();
-        kv.log.read_to_end(&mut bytes).map_err(failed)?;
+        kv.log.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         let mut rest = bytes.as_slice();
         while let Some((changes, tail)) = first_record(rest)? {
             kv.replay(changes).ok_or_else(|| Error::corrupt("a record of the log makes no sense"))?;
             rest = tail;
         }
         // What is left is a step that was never answered.
-        kv.log.set_len((bytes.len() - rest.len()) as u64).map_err(failed)?;
+        kv.log.set_len((bytes.len() - rest.len()) as u64).map_err(|error| failed(&error))?;
         Ok(kv)
     }
 
@@ -132,8 +132,8 @@ fn first_record(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>> {
     let len = len.try_into().map_or(usize::MAX, |len| usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX));
     match rest.split_at_checked(len) {
         Some((changes, tail)) if checksum(changes) == sum => Ok(Some((changes, tail))),
-        // Only the last record can be torn: each was synced before the next one began. Zeros are a page that never came.
-        Some((_, tail)) if !tail.is_empty() && head != &[0; 16] => {
+        // Only the last record can be torn: each was synced before the next one began. Pages that never came are zeros.
+        Some((_, tail)) if tail.iter().any(|byte| *byte != 0) && head != &[0; 16] => {
             Err(Error::corrupt("the log is damaged before its end; restore it from a copy"))
         }
         _ => Ok(None),
@@ -158,7 +158,7 @@ fn take<'b>(from: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(bytes)
 }
 
-fn failed(error: io::Error) -> Error {
+fn failed(error: &io::Error) -> Error {
     Error::Unavailable { reason: error.to_string() }
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct OwnStore {
 impl OwnStore {
     pub(crate) fn open(path: &Path, sync: bool, clock: Arc<dyn Clock>) -> Result<Self> {
         let mut tables = KvTables::open(LogKv::open(path, sync)?)?;
-        tables.kv_mut().commit().map_err(failed)?;
+        tables.kv_mut().commit().map_err(|error| failed(&error))?;
         let random = Arc::new(StrongRandom::from_system());
         Ok(Self { tables: Mutex::new(Some(tables)), clock, random, signals: Signals::default(), sync })
     }

@@ -2,6 +2,7 @@
 
 use crate::error::translate;
 use crate::options::Options;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, ffi};
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(crate) fn connect(options: &Options) -> Result<Connection> {
     }
     conn.busy_timeout(Duration::from_millis(options.busy_ms)).map_err(name_file)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Without this SQLite prepares a statement again whenever a limit has another value, which costs more than running it.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(name_file)?;
     let pragmas = format!(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous={}; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-65536; \
          PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};",

@@ -22,10 +22,11 @@ pub(super) struct Groups {
 
 impl Groups {
     fn load(&mut self, db: &mut Db<impl OrderedKv>, id: GroupId) -> Result<()> {
-        if !self.groups.contains_key(&id) {
-            let group = db.get(&keys::group(id))?.ok_or_else(|| gone("group", id.0))?;
-            self.groups.insert(id, group);
+        if self.groups.contains_key(&id) {
+            return Ok(());
         }
+        let group = db.get(&keys::group(id))?.ok_or_else(|| gone("group", id.0))?;
+        self.groups.insert(id, group);
         Ok(())
     }
 

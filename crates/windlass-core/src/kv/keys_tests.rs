@@ -133,6 +133,9 @@ fn keys_are_as_they_were() {
     assert_eq!(hex(&layout()), "010000000000000000");
     assert_eq!(hex(&ready(LaneId(2), GroupId(3), Ord64(-1))), "0f000000000000000200000000000000037fffffffffffffff");
     assert_eq!(hex(&due(QueueId(1), at, Row(9))), "10000000000000000180000000000000010000000000000009");
-    assert_eq!(hex(&ended(LaneId(1), State::Failed, at, Row(2))), "1400000000000000010480000000000000010000000000000002");
+    assert_eq!(
+        hex(&ended(LaneId(1), State::Failed, at, Row(2))),
+        "1400000000000000010480000000000000010000000000000002"
+    );
     assert_eq!(hex(&tick(at, ScheduleName::new("é").unwrap())), "1e8000000000000001c3a900");
 }

@@ -64,7 +64,7 @@ fn meter() -> Meter {
 fn queue() -> Queue {
     let settings = QueueSettings { paused: true, cap: Some(3), ..QueueSettings::default() };
     let (id, name, plain) = (QueueId(1), QueueName::new("q").unwrap(), GroupId(4));
-    Queue { id, name, settings, counts: [1, 2, 3, 4, 5, u64::MAX], vtime: 9, meter: meter(), plain }
+    Queue { id, name, settings, counts: [1, 2, 3, 4, 5, u64::MAX], vtime: 9, meter: meter(), plain, named_ready: 8 }
 }
 
 fn lane() -> Lane {
@@ -231,7 +231,13 @@ fn a_record_is_as_it_was() {
     assert_eq!(hex, GOLDEN);
 }
 
-const GOLDEN: &str = "";
+const GOLDEN: &str = concat!(
+    "0100000000000100000700feffffffffffffffffffffffffffffff010000000000000002000000000000000103000000",
+    "0000000001008001fbffffffffffffff02010500000000000000000000000300000000000000010000000000000001ff",
+    "ffffffffffffff0700000077c3b6726b6572ffffffffffffff7f000101000000000000000501ffffffffffffffff0000",
+    "68e5cf8b01000000000000000000002a00000000000000010909090909090909090909090909090901014d0000000000",
+    "000001",
+);
 
 fn schedule() -> Schedule {
     Schedule {
