@@ -1,6 +1,8 @@
 //! What the store of the guide promises about its file: what was answered is there after a restart, and a step is there
 //! as a whole or not at all, wherever the file was cut.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check of a test is a panic")]
+
 #[path = "../examples/own_store.rs"]
 #[allow(dead_code, reason = "the example also has the suite")]
 mod own_store;
@@ -116,4 +118,17 @@ async fn a_log_that_is_damaged_before_its_end_is_refused() {
     bytes[40] ^= 1;
     fs::write(&path, bytes).unwrap();
     assert!(matches!(open(&path), Err(Error::Corrupt { .. })));
+}
+
+/// Code that is quoted must be code that runs.
+#[test]
+fn the_guide_quotes_the_example() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = fs::read_to_string(folder.join("../../docs/write-your-own-store.md")).unwrap();
+    let example = fs::read_to_string(folder.join("examples/own_store.rs")).unwrap();
+    let quotes: Vec<&str> = guide.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(quotes.len() >= 4, "the guide quotes {} pieces", quotes.len());
+    for quote in quotes {
+        assert!(example.contains(quote), "not in the example:\n{quote}");
+    }
 }

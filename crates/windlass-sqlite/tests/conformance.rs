@@ -1,5 +1,7 @@
 //! The SQLite store against the suite.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot begin should stop")]
+
 use std::sync::Arc;
 use windlass_conformance::{Factory, Opened, TestClock, exercise};
 use windlass_core::random::StrongRandom;

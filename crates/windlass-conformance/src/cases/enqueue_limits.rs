@@ -125,45 +125,45 @@ async fn an_atomic_batch_does_not_count_on_an_empty_lane(ctx: Ctx) {
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
+/// Names that mean something to a shell, a pattern, a path, a page, a statement or a person.
+const HOSTILE: [&str; 27] = [
+    "a*",
+    "a?",
+    "[a]",
+    "a}b{c",
+    "{a}",
+    "..",
+    "../../etc/passwd",
+    "%00",
+    "%2e%2e%2f",
+    "\\0",
+    "'; drop table jobs;--",
+    "\"",
+    "`a`",
+    "$1",
+    ":a:",
+    "a b",
+    " ",
+    "a,b|c",
+    "<script>alert(1)</script>",
+    "null",
+    "0",
+    "-1",
+    "É",
+    "E\u{301}",
+    "\u{202e}a",
+    "A",
+    "a",
+];
+
 async fn hostile_names_are_only_names(ctx: Ctx) {
-    let long = "x".repeat(255);
-    let emoji = "🦀".repeat(63);
-    let names = [
-        "a*",
-        "a?",
-        "[a]",
-        "a}b{c",
-        "{a}",
-        "..",
-        "../../etc/passwd",
-        "%00",
-        "%2e%2e%2f",
-        "\\0",
-        "'; drop table jobs;--",
-        "\"",
-        "`a`",
-        "$1",
-        ":a:",
-        "a b",
-        " ",
-        "a,b|c",
-        "<script>alert(1)</script>",
-        "null",
-        "0",
-        "-1",
-        "É",
-        "E\u{301}",
-        "\u{202e}a",
-        "A",
-        "a",
-        long.as_str(),
-        emoji.as_str(),
-    ];
+    let (long, emoji) = ("x".repeat(255), "🦀".repeat(63));
+    let names: Vec<&str> = HOSTILE.into_iter().chain([long.as_str(), emoji.as_str()]).collect();
     let mut ids = Vec::new();
-    for name in names {
+    for name in &names {
         let mut job = ctx.job(name, name);
         job.spec.group = Some(GroupName::new(name).unwrap());
-        job.spec.labels = Labels::parse([name]).unwrap();
+        job.spec.labels = Labels::parse([*name]).unwrap();
         job.spec.custom_id = Some(CustomId::new(name).unwrap());
         let by = DedupBy::Key(DedupKey::new(name).unwrap());
         job.spec.dedup = Some(Dedup { by, mode: DedupMode::Reject, ttl_ms: None });

@@ -1,48 +1,56 @@
 //! The cases, by concern.
 
+mod bad_calls;
+mod bad_input;
+mod budgets;
+mod bulk;
+mod concurrency;
+mod concurrency_races;
+mod counters;
+mod dedup;
+mod dedup_successor;
 mod enqueue;
 mod enqueue_limits;
+mod explain;
+mod feed;
 mod groups;
 mod groups_cap;
 mod groups_fair;
 mod groups_rate;
+mod isolation;
 mod lanes;
 mod leases;
-mod machine;
-mod order;
-mod budgets;
-mod dedup;
-mod dedup_successor;
-mod mutations;
-mod bad_input;
-mod bad_calls;
 mod lifecycle;
 mod limits;
-mod repeats;
-mod snapshot;
-mod time;
+mod listing;
+mod logs;
+mod machine;
 mod mixed;
+mod mutations;
+mod order;
+mod outputs;
+mod repeats;
 mod retention;
 mod schedule_help;
-mod counters;
-mod feed;
-mod logs;
-mod outputs;
+mod schedule_rules;
+mod schedules;
+mod snapshot;
+mod time;
 mod waits;
 mod workers;
-mod schedules;
-mod schedule_rules;
-mod explain;
-mod listing;
-mod bulk;
-mod isolation;
-mod concurrency;
-mod concurrency_races;
 
 use crate::runner::Case;
 
 /// All concerns.
-pub(crate) const ALL: &[&[Case]] = &[bad_calls::CASES, bad_input::CASES, mutations::CASES, dedup_successor::CASES, dedup::CASES, budgets::CASES, order::CASES, machine::CASES, 
+pub(crate) const ALL: &[&[Case]] = &[
+    bad_calls::CASES,
+    bad_input::CASES,
+    mutations::CASES,
+    dedup_successor::CASES,
+    dedup::CASES,
+    budgets::CASES,
+    order::CASES,
+    machine::CASES,
     repeats::CASES,
     leases::CASES,
     enqueue_limits::CASES,
@@ -54,5 +62,22 @@ pub(crate) const ALL: &[&[Case]] = &[bad_calls::CASES, bad_input::CASES, mutatio
     groups::CASES,
     limits::CASES,
     time::CASES,
-    retention::CASES, counters::CASES, feed::CASES, logs::CASES, outputs::CASES, waits::CASES, workers::CASES, schedules::CASES, schedule_rules::CASES, explain::CASES, listing::CASES, bulk::CASES, isolation::CASES, concurrency::CASES, concurrency_races::CASES, crate::model::CASES, crate::faults::CASES, lifecycle::CASES,
+    retention::CASES,
+    counters::CASES,
+    feed::CASES,
+    logs::CASES,
+    outputs::CASES,
+    waits::CASES,
+    workers::CASES,
+    schedules::CASES,
+    schedule_rules::CASES,
+    explain::CASES,
+    listing::CASES,
+    bulk::CASES,
+    isolation::CASES,
+    concurrency::CASES,
+    concurrency_races::CASES,
+    crate::model::CASES,
+    crate::faults::CASES,
+    lifecycle::CASES,
 ];

@@ -1,6 +1,6 @@
 //! A record that cannot be read: what the indexes know about it.
 //!
-//! They know enough: its queue, lane, group and state, which the counters depend on, and every place that it has to leave.
+//! They know enough: its queue, lane, group and state, which the counters depend on.
 //! Finding them means looking through the indexes, which is slow, and over when the record is set aside.
 
 use super::codec::decode;
@@ -50,19 +50,14 @@ pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row
         Place::Active(queue, (lane, group), expires_at) => {
             (salvaged.queue, salvaged.lane, salvaged.group) = (queue, lane, Some(group));
             salvaged.life.state = State::Active;
-            let told = told(db, row)?;
-            salvaged.life.cancel_requested = told.is_some();
-            let worker = told.map_or_else(|| WorkerId::new("?"), Ok)?;
+            // Who held it is not known; nobody's token is this one.
+            let worker = WorkerId::new("?")?;
             salvaged.life.held = Some(Held { token: Token::from_bits(0), worker, expires_at });
         }
         Place::Ended(lane, state, at) => {
             salvaged.queue = queues.lane(db, lane)?.queue;
             salvaged.lane = lane;
             (salvaged.life.state, salvaged.life.finished_at) = (state, Some(at));
-            salvaged.remove_at = find(db, &keys::all_removable(), |(key, _)| {
-                let (at, of) = timed_parts(Table::Removable, key)?;
-                Ok((of == row).then_some(at))
-            })?;
         }
     }
     Ok(Some(salvaged))
@@ -154,15 +149,6 @@ fn place_of(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row) -> Resul
     find(db, &keys::all_ended(), |(key, _)| {
         let (lane, state, at, of) = ended_parts(key)?;
         Ok((of == row).then_some(Place::Ended(lane, state, at)))
-    })
-}
-
-/// The worker that is to be told that the job was cancelled.
-fn told(db: &mut Db<impl OrderedKv>, row: Row) -> Result<Option<WorkerId>> {
-    find(db, &keys::all_cancelling(), |(key, _)| {
-        let mut parts = Parts::of(Table::Cancelling, key)?;
-        let (worker, of): (WorkerId, Row) = (parts.take()?, parts.take()?);
-        Ok((of == row).then_some(worker))
     })
 }
 

@@ -5,10 +5,11 @@ use super::{Entry, KvTables, OrderedKv, Scan, keys};
 use crate::engine::{Effects, Row, Step, Tables};
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{Job, JobSpec, NewJob, State};
-use crate::name::{Kind, Labels, QueueName, WorkerId};
+use crate::job::{Dedup, DedupBy, DedupMode, Job, JobSpec, NewJob, State};
+use crate::name::{DedupKey, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::payload::Payload;
 use crate::random::StrongRandom;
+use crate::schedule::{Rule, Schedule};
 use crate::store::{
     ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind, ReportRequest, Sweep, SweepKind,
 };
@@ -20,19 +21,21 @@ use std::ops::Bound;
 #[derive(Clone, Debug, Default)]
 struct Map {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Writes that still work.
+    /// Writes that still work before one does not.
     writes_left: Option<usize>,
 }
 
 impl Map {
     fn write(&mut self) -> Result<()> {
-        match &mut self.writes_left {
-            Some(0) => Err(Error::Unavailable { reason: "the disk is gone".to_owned() }),
-            Some(left) => {
-                *left -= 1;
+        match self.writes_left {
+            Some(0) => {
+                self.writes_left = None;
+                Err(Error::Unavailable { reason: "the disk was away".to_owned() })
+            }
+            left => {
+                self.writes_left = left.map(|left| left - 1);
                 Ok(())
             }
-            None => Ok(()),
         }
     }
 }
@@ -237,6 +240,50 @@ fn a_job_whose_spec_cannot_be_read_or_whose_index_is_wrong_is_set_aside() {
 }
 
 #[test]
+fn a_key_that_only_the_table_of_keys_remembers_is_freed() {
+    let mut bench = Bench::new();
+    let by = || DedupBy::Key(DedupKey::new("once").unwrap());
+    let keyed = |job: &mut NewJob| job.spec.dedup = Some(Dedup { by: by(), mode: DedupMode::Reject, ttl_ms: None });
+    let bad = bench.enqueue(1, keyed);
+    let row = bench.row(bad);
+    bench.damage(&keys::record(row));
+    bench.damage(&keys::spec(row));
+    assert_eq!(bench.claim(1), []);
+    let next = bench.enqueue(2, keyed);
+    assert_eq!(bench.get(next).unwrap().state, State::Ready);
+    bench.assert_set_aside(bad);
+}
+
+#[test]
+fn a_record_under_the_row_of_another_is_damaged() {
+    let mut bench = Bench::new();
+    let (one, other) = (bench.enqueue(1, |_| {}), bench.enqueue(2, |_| {}));
+    let (one, other) = (bench.row(one), bench.row(other));
+    let entries = &mut bench.tables.kv_mut().entries;
+    let bytes = entries[keys::record(other).bytes()].clone();
+    entries.insert(keys::record(one).bytes().to_vec(), bytes);
+    assert!(matches!(bench.tables.record(one), Err(Error::Corrupt { .. })));
+    assert_eq!(bench.tables.salvage(one).unwrap().unwrap().row, one);
+}
+
+#[test]
+fn a_damaged_schedule_can_be_replaced_and_leaves_no_tick_behind() {
+    let mut bench = Bench::new();
+    let spec = JobSpec::new(QueueName::new("q").unwrap(), Kind::new("k").unwrap(), Payload::default());
+    let mut schedule = Schedule::new(ScheduleName::new("s").unwrap(), Rule::every_ms(1_000), spec);
+    schedule.next_tick = Some(NOW);
+    bench.tables.put_schedule(schedule.clone()).unwrap();
+    bench.damage(&keys::schedule(schedule.name.clone()));
+    assert!(matches!(bench.tables.due_schedules(NOW, 10), Err(Error::Corrupt { .. })));
+    schedule.next_tick = Some(NOW.plus_ms(5));
+    bench.tables.put_schedule(schedule.clone()).unwrap();
+    assert_eq!(bench.tables.due_schedules(NOW, 10).unwrap(), []);
+    assert_eq!(bench.tables.due_schedules(NOW.plus_ms(5), 10).unwrap(), [schedule.clone()]);
+    bench.tables.remove_schedule(&schedule.name).unwrap();
+    assert_eq!(bench.tables.due_schedules(NOW.plus_ms(5), 10).unwrap(), []);
+}
+
+#[test]
 fn a_step_that_the_engine_failed_is_not_to_be_committed_whatever_its_items_say() {
     let mut bench = Bench::new();
     bench.enqueue(1, |_| {});
@@ -246,11 +293,12 @@ fn a_step_that_the_engine_failed_is_not_to_be_committed_whatever_its_items_say()
         let spec = JobSpec::new(QueueName::new("q").unwrap(), Kind::new("other").unwrap(), Payload::default());
         let job = NewJob::new(JobId::from_parts(0, 2), spec);
         let outcome = bench.step(|step| step.enqueue(EnqueueRequest::new(vec![job])));
-        if outcome.is_ok() {
+        if bench.tables.kv_mut().writes_left.is_some() {
+            assert_eq!(outcome.unwrap().0.len(), 1);
             assert!(writes > 3, "a job takes more than {writes} writes");
             return;
         }
-        assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(Error::Unavailable { .. })), "write {writes}: {outcome:?}");
         *bench.tables.kv_mut() = before;
         bench.tables.forget();
         assert_eq!(bench.counts(), [0, 1, 0, 0, 0, 0]);

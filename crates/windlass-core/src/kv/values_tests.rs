@@ -176,6 +176,19 @@ fn values_come_back() {
     ComesBack.one(&JobSpec::new(QueueName::new("q").unwrap(), Kind::new("k").unwrap(), Payload::default()));
 }
 
+#[test]
+fn a_result_without_its_bytes_and_bytes_without_a_result_are_corrupt() {
+    let mut bytes = encode(&Extra::default()).unwrap();
+    bytes.pop();
+    bytes.extend([1, 0, 0, 0, 0]);
+    assert!(is_corrupt(&decode::<Extra>(&bytes)));
+    let result = Some(Payload::new("text/plain", Bytes::new()));
+    let mut bytes = encode(&Extra { result, ..Extra::default() }).unwrap();
+    bytes.truncate(bytes.len() - 5);
+    bytes.push(0);
+    assert!(is_corrupt(&decode::<Extra>(&bytes)));
+}
+
 struct CutOrLengthened;
 
 impl Check for CutOrLengthened {
