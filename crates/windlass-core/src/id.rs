@@ -11,6 +11,19 @@ use std::sync::Arc;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Base-32 digits of 128 bits.
 const DIGITS: usize = 26;
+/// What each byte is worth as a digit; `NO_DIGIT` when it is none. Ids are read for every job of a claim.
+const VALUES: [u8; 256] = values();
+const NO_DIGIT: u8 = 0xff;
+
+const fn values() -> [u8; 256] {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < ALPHABET.len() {
+        values[ALPHABET[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+}
 
 /// The id of a job: the partition it lives in and 128 bits that its creator chose.
 ///
@@ -90,8 +103,11 @@ impl std::str::FromStr for JobId {
         }
         let mut bits = 0u128;
         for byte in digits.bytes() {
-            let value = ALPHABET.iter().position(|&a| a == byte).ok_or_else(wrong)?;
-            bits = bits << 5 | value as u128;
+            let value = VALUES[usize::from(byte)];
+            if value == NO_DIGIT {
+                return Err(wrong());
+            }
+            bits = bits << 5 | u128::from(value);
         }
         Ok(Self { partition, bits })
     }
