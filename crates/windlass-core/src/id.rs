@@ -17,9 +17,9 @@ const NO_DIGIT: u8 = 0xff;
 
 const fn values() -> [u8; 256] {
     let mut values = [NO_DIGIT; 256];
-    let mut digit = 0;
-    while digit < ALPHABET.len() {
-        values[ALPHABET[digit] as usize] = digit as u8;
+    let mut digit = 0u8;
+    while (digit as usize) < ALPHABET.len() {
+        values[ALPHABET[digit as usize] as usize] = digit;
         digit += 1;
     }
     values
