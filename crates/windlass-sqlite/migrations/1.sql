@@ -41,7 +41,7 @@ CREATE INDEX windlass_sub_ring ON windlass_sub (lane, vtime, grp) WHERE vtime IS
 -- What changes of a job. Each index hangs on a column of its own that is NULL while the job is not in it, so that a
 -- transition touches only the indexes that it concerns: rdy (its lane, while ready), due_at (while scheduled; a held job is
 -- due at the end of time), expires_at (while active), outcome (its state, once ended), told (its worker, while active and
--- cancelled).
+-- cancelled). `rest` holds what was asked of the job and differs from the defaults.
 CREATE TABLE windlass_job (
   row INTEGER PRIMARY KEY, id TEXT NOT NULL, queue INTEGER NOT NULL, lane INTEGER NOT NULL, grp INTEGER,
   state INTEGER NOT NULL, rdy INTEGER, ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL,
@@ -49,7 +49,8 @@ CREATE TABLE windlass_job (
   retries INTEGER NOT NULL, due_at INTEGER, worker TEXT, token INTEGER, expires_at INTEGER, told TEXT,
   last_token INTEGER, last_state INTEGER, outcome INTEGER,
   created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, claimed_at INTEGER, finished_at INTEGER, remove_at INTEGER,
-  fingerprint INTEGER NOT NULL, dedup BLOB
+  fingerprint INTEGER NOT NULL, dedup BLOB,
+  payload BLOB, content_type TEXT, rest TEXT
 );
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
 CREATE INDEX windlass_job_ready ON windlass_job (rdy, grp, ord) WHERE rdy IS NOT NULL;
@@ -59,8 +60,8 @@ CREATE INDEX windlass_job_told ON windlass_job (told) WHERE told IS NOT NULL;
 CREATE INDEX windlass_job_ended ON windlass_job (lane, outcome, finished_at) WHERE outcome IS NOT NULL;
 CREATE INDEX windlass_job_remove ON windlass_job (remove_at) WHERE remove_at IS NOT NULL;
 
--- What a job was asked to be; `rest` holds what differs from the defaults.
-CREATE TABLE windlass_spec (row INTEGER PRIMARY KEY, payload BLOB NOT NULL, content_type TEXT, rest TEXT);
+-- Payloads that are too large to be written again with every change of their job, whose own payload is NULL then.
+CREATE TABLE windlass_payload (row INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 
 -- What a job left behind.
 CREATE TABLE windlass_extra (
@@ -93,8 +94,8 @@ CREATE TABLE windlass_minute (
   PRIMARY KEY (queue, minute)
 ) WITHOUT ROWID;
 
--- One row per atomic step; `total` counts the events of all steps so far.
-CREATE TABLE windlass_feed (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, total INTEGER NOT NULL, events BLOB NOT NULL);
+-- The entries `first` to `number`, one for each step of a transaction; `total` counts the events up to the last one.
+CREATE TABLE windlass_feed (number INTEGER PRIMARY KEY, first INTEGER NOT NULL, total INTEGER NOT NULL, events BLOB NOT NULL);
 
 CREATE TABLE windlass_worker (id TEXT PRIMARY KEY, since INTEGER NOT NULL, seen_at INTEGER NOT NULL, beat TEXT NOT NULL)
   WITHOUT ROWID;
@@ -106,7 +107,7 @@ CREATE INDEX windlass_schedule_due ON windlass_schedule (next_tick) WHERE paused
 -- For people: `SELECT * FROM windlass_jobs WHERE state = 'failed'`.
 CREATE VIEW windlass_jobs AS
   SELECT q.name AS queue, l.kind, s.name AS state, j.id, j.priority, j.attempt, j.attempts_max,
-         j.worker, j.stalls, CAST(p.payload AS TEXT) AS payload, e.failures,
+         j.worker, j.stalls, CAST(coalesce(j.payload, p.payload) AS TEXT) AS payload, e.failures,
          datetime(j.created_at / 1000, 'unixepoch') AS created,
          datetime(nullif(j.due_at, 9223372036854775807) / 1000, 'unixepoch') AS due,
          datetime(j.expires_at / 1000, 'unixepoch') AS lease_until,
@@ -115,5 +116,5 @@ CREATE VIEW windlass_jobs AS
     JOIN windlass_queue q ON q.id = j.queue
     JOIN windlass_lane l ON l.id = j.lane
     JOIN windlass_state s ON s.code = j.state
-    LEFT JOIN windlass_spec p ON p.row = j.row
+    LEFT JOIN windlass_payload p ON p.row = j.row
     LEFT JOIN windlass_extra e ON e.row = j.row;

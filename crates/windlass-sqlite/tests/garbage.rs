@@ -15,6 +15,7 @@ use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, NewJob, State};
 use windlass_core::name::{Labels, WorkerId};
+use windlass_core::payload::Payload;
 use windlass_core::store::{
     Beat, Change, ChangeOp, Feed, FeedCursor, FeedRequest, GroupsRequest, JobQueue, Kinds, ListRequest, LogAppend,
     LogLine, LogRequest, LogSink, LogStream, MetricsRequest, Outcome, RenewRequest, Renewal, ReportRequest,
@@ -27,7 +28,7 @@ use windlass_sqlite::rusqlite::types::Value;
 /// Damage to these concerns what is damaged and nobody else.
 const OF_ONE: &[&str] = &[
     "windlass_job",
-    "windlass_spec",
+    "windlass_payload",
     "windlass_extra",
     "windlass_log",
     "windlass_dedup",
@@ -85,7 +86,7 @@ fn apply(path: &Path, damage: &Damage, tables: &[&str]) -> Option<i64> {
     let _ = conn.execute(&sql, [&damage.value, row]);
     match row {
         _ if table == "windlass_dedup" => Some(0),
-        Value::Integer(row) if matches!(table, "windlass_job" | "windlass_spec" | "windlass_extra") => Some(*row),
+        Value::Integer(row) if matches!(table, "windlass_job" | "windlass_payload" | "windlass_extra") => Some(*row),
         _ => None,
     }
 }
@@ -100,7 +101,8 @@ async fn fill(store: &SqliteStore, clock: &VirtualClock) -> Vec<JobId> {
     };
     let grouped = |group: &str| job_with(|spec| spec.group = Some(group.try_into().unwrap()));
     let plain = || job_with(|_| {});
-    let jobs: Vec<NewJob> = vec![keyed(DedupMode::KeepLast), plain(), grouped("a"), grouped("b"), plain()];
+    let large = job_with(|spec| spec.payload = Payload::new("text/plain", vec![b'x'; 2_000]));
+    let jobs: Vec<NewJob> = vec![keyed(DedupMode::KeepLast), plain(), grouped("a"), grouped("b"), large];
     let mut ids = enqueue(store, jobs).await;
     let leased = claim(store, "v", 2).await;
     let line = LogLine { at: clock.now(), stream: LogStream::Log, text: "hello".into() };

@@ -34,13 +34,13 @@ use When::{Active, Ended, Ready, Scheduled};
 
 /// What is done to a job's rows; `?1` is its row.
 const DAMAGES: &[(&str, When, &str)] = &[
-    ("rest is no JSON", Ready, "UPDATE windlass_spec SET rest='{\"group' WHERE row=?1"),
-    ("rest has an unknown field", Ready, "UPDATE windlass_spec SET rest='{\"x\":1}' WHERE row=?1"),
-    ("rest is not UTF-8", Ready, "UPDATE windlass_spec SET rest=CAST(x'fffe' AS TEXT) WHERE row=?1"),
-    ("the payload is gone", Ready, "DELETE FROM windlass_spec WHERE row=?1"),
-    ("the payload is a number", Ready, "UPDATE windlass_spec SET payload=7 WHERE row=?1"),
-    ("the content type is bytes", Ready, "UPDATE windlass_spec SET content_type=x'00ff' WHERE row=?1"),
-    ("the payload of a scheduled job is gone", Scheduled, "DELETE FROM windlass_spec WHERE row=?1"),
+    ("rest is no JSON", Ready, "UPDATE windlass_job SET rest='{\"group' WHERE row=?1"),
+    ("rest has an unknown field", Ready, "UPDATE windlass_job SET rest='{\"x\":1}' WHERE row=?1"),
+    ("rest is not UTF-8", Ready, "UPDATE windlass_job SET rest=CAST(x'fffe' AS TEXT) WHERE row=?1"),
+    ("the payload is gone", Ready, "UPDATE windlass_job SET payload=NULL WHERE row=?1"),
+    ("the payload is a number", Ready, "UPDATE windlass_job SET payload=7 WHERE row=?1"),
+    ("the content type is bytes", Ready, "UPDATE windlass_job SET content_type=x'00ff' WHERE row=?1"),
+    ("the payload of a scheduled job is gone", Scheduled, "UPDATE windlass_job SET payload=NULL WHERE row=?1"),
     ("the state is out of range", Ready, "UPDATE windlass_job SET state=77 WHERE row=?1"),
     ("the state is negative", Active, "UPDATE windlass_job SET state=-1 WHERE row=?1"),
     ("the state is a text", Scheduled, "UPDATE windlass_job SET state='ready' WHERE row=?1"),

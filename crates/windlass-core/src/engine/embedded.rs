@@ -5,7 +5,7 @@
     reason = "the method itself is not general enough over the step's lifetime"
 )]
 
-use super::{Signals, Step, Tables};
+use super::{Prepared, Signals, Step, Tables};
 use crate::error::Result;
 use crate::id::JobId;
 use crate::job::Job;
@@ -62,7 +62,9 @@ pub trait Host: Send + Sync + 'static {
 #[async_trait]
 impl<H: Host> JobQueue for H {
     async fn enqueue(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
-        self.write(move |step| step.enqueue(request)).await
+        let EnqueueRequest { jobs, atomic } = request;
+        let jobs = Prepared::batch(jobs)?;
+        self.write(move |step| step.enqueue_prepared(jobs, atomic)).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {

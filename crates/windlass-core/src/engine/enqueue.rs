@@ -16,22 +16,46 @@ use std::sync::Arc;
 /// The most lanes of a queue.
 pub(super) const LANES_MAX: usize = 1_024;
 
+/// A job that was checked and whose hashes are known: done before the step, by whoever asks for it, because a step is
+/// everybody's time.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    job: NewJob,
+    id: JobId,
+    fingerprint: u64,
+}
+
+impl Prepared {
+    /// Checks a job.
+    pub fn new(job: NewJob) -> Result<Self> {
+        job.check()?;
+        Ok(Self { id: job.effective_id(), fingerprint: job.fingerprint(), job })
+    }
+
+    /// Checks a whole call; a job that is refused keeps its place.
+    pub fn batch(jobs: Vec<NewJob>) -> Result<Vec<Result<Self>>> {
+        check_batch(jobs.len())?;
+        Ok(jobs.into_iter().map(Self::new).collect())
+    }
+}
+
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::enqueue`](crate::store::JobQueue::enqueue).
     pub fn enqueue(&mut self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
-        check_batch(request.jobs.len())?;
-        if request.atomic
-            && let Some(refusals) = self.refusals(&request.jobs)?
-        {
-            return Ok(refusals);
-        }
-        Ok(request.jobs.into_iter().map(|job| self.enqueue_one(job)).collect())
+        let EnqueueRequest { jobs, atomic } = request;
+        self.enqueue_prepared(Prepared::batch(jobs)?, atomic)
     }
 
-    pub(super) fn enqueue_one(&mut self, job: NewJob) -> Result<Enqueued> {
-        job.check()?;
-        let id = job.effective_id();
-        let fingerprint = job.fingerprint();
+    /// The same, for jobs that were prepared before the step.
+    pub fn enqueue_prepared(&mut self, jobs: Vec<Result<Prepared>>, atomic: bool) -> Result<Vec<Result<Enqueued>>> {
+        if atomic && let Some(refusals) = self.refusals(&jobs) {
+            return Ok(refusals);
+        }
+        Ok(jobs.into_iter().map(|job| job.and_then(|job| self.enqueue_one(job))).collect())
+    }
+
+    pub(super) fn enqueue_one(&mut self, prepared: Prepared) -> Result<Enqueued> {
+        let Prepared { job, id, fingerprint } = prepared;
         if let Some(existing) = self.same_job(id, fingerprint)? {
             return Ok(existing);
         }
@@ -178,25 +202,24 @@ impl<T: Tables> Step<'_, T> {
     }
 
     /// For an atomic batch: the answers, if any of its items would be refused; deduplication is not counted in.
-    fn refusals(&mut self, jobs: &[NewJob]) -> Result<Option<Vec<Result<Enqueued>>>> {
+    fn refusals(&mut self, jobs: &[Result<Prepared>]) -> Option<Vec<Result<Enqueued>>> {
         let verdicts = self.verdicts(jobs);
         if verdicts.iter().all(Result::is_ok) {
-            return Ok(None);
+            return None;
         }
         let bystander = || Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued");
-        Ok(Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(bystander))).collect()))
+        Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(bystander))).collect())
     }
 
     /// Whether each job of an atomic batch would be refused.
-    pub(super) fn verdicts(&mut self, jobs: &[NewJob]) -> Vec<Result<()>> {
+    pub(super) fn verdicts(&mut self, jobs: &[Result<Prepared>]) -> Vec<Result<()>> {
         let mut plan = BatchPlan::default();
         jobs.iter().map(|job| self.refusal(job, &mut plan)).collect()
     }
 
-    fn refusal(&mut self, job: &NewJob, plan: &mut BatchPlan) -> Result<()> {
-        job.check()?;
-        let id = job.effective_id();
-        let fingerprint = job.fingerprint();
+    fn refusal(&mut self, job: &Result<Prepared>, plan: &mut BatchPlan) -> Result<()> {
+        let Prepared { job, id, fingerprint } = job.as_ref().map_err(Error::clone)?;
+        let (id, fingerprint) = (*id, *fingerprint);
         match plan.ids.get(&id) {
             Some(seen) if *seen == fingerprint => return Ok(()),
             Some(_) => return Err(Error::Duplicate { id }),

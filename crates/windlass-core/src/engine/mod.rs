@@ -39,6 +39,7 @@ use crate::store::{FeedCursor, FeedEntry, FeedEvent};
 use crate::time::Timestamp;
 
 pub use embedded::Host;
+pub use enqueue::Prepared;
 pub use feed_log::{decode_events, encode_events};
 pub use numbers::{NumberHasher, NumberMap};
 pub use rows::{

@@ -1,6 +1,7 @@
 //! Schedules: the store's part, which is to fence.
 
 use super::Step;
+use super::enqueue::Prepared;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::JobId;
@@ -90,14 +91,15 @@ impl<T: Tables> Step<'_, T> {
         if let Some(job) = self.drop_known_jobs(&mut fire)? {
             schedule.last_job = Some(job);
         }
-        if !skip && let Some(refused) = self.verdicts(&fire.jobs).into_iter().find_map(Result::err) {
+        let jobs = Prepared::batch(fire.jobs)?;
+        if !skip && let Some(refused) = self.verdicts(&jobs).into_iter().find_map(Result::err) {
             // All or nothing, so that the tick can be repeated as a whole.
             return Err(refused);
         }
         let mut created = 0;
         if !skip {
-            for job in fire.jobs {
-                let enqueued = self.enqueue_one(job)?;
+            for job in jobs {
+                let enqueued = self.enqueue_one(job?)?;
                 let there_before = matches!(enqueued, Enqueued::Existing { .. } | Enqueued::Deduplicated { .. });
                 created += u32::from(!there_before);
                 schedule.last_job = Some(enqueued.id());

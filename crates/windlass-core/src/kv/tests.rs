@@ -340,3 +340,19 @@ fn the_feed_lets_go_of_its_oldest_and_gets_past_what_it_cannot_read() {
         [(3, 1), (4, 0), (5, 1)]
     );
 }
+
+#[test]
+fn ranges_of_many_pages_are_read_in_order_both_ways() {
+    let mut db = super::db::Db::new(Map::default());
+    for number in 1..=2_500u64 {
+        db.put(&keys::feed_entry(number), &number).unwrap();
+    }
+    let numbers = |entries: Vec<Entry>| -> Vec<u64> {
+        entries.iter().map(|(_, value)| super::codec::decode(value).unwrap()).collect()
+    };
+    let range = keys::feed().under();
+    assert!(numbers(db.all(range.clone()).unwrap()).into_iter().eq(1..=2_500));
+    assert!(numbers(db.all(range.clone().backwards()).unwrap()).into_iter().eq((1..=2_500).rev()));
+    assert!(numbers(db.some(range.clone().backwards(), 1_500).unwrap()).into_iter().eq((1_001..=2_500).rev()));
+    assert_eq!(db.some(range, 0).unwrap(), []);
+}

@@ -1,7 +1,6 @@
 //! The trait, method by method, handed to the part of the tables that knows.
 
 use super::jobs::Jobs;
-use super::meta::Meta;
 use super::specs::Specs;
 use super::{SqliteTables, rest, specs};
 use rusqlite::Connection;
@@ -163,8 +162,7 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
     }
 
     fn insert_job(&mut self, fresh: Fresh) -> Result<()> {
-        self.jobs().insert(&fresh.record)?;
-        specs::insert(&mut self.db, fresh.record.row, &fresh.spec)
+        self.jobs().insert(&fresh.record, &fresh.spec)
     }
 
     fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
@@ -172,6 +170,7 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
     }
 
     fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {
+        self.recent.forget_spec(row);
         specs::replace(&mut self.db, row, &spec)
     }
 
@@ -273,11 +272,12 @@ impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
     }
 
     fn feed(&mut self, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
-        Meta::read(&mut self.db, after, limit)
+        self.meta.read(&mut self.db, after, limit)
     }
 
     fn trim_feed(&mut self, events_max: u64) -> Result<()> {
-        self.meta.trim(&mut self.db, events_max)
+        self.meta.trim(events_max);
+        Ok(())
     }
 
     fn log_range(&mut self, row: Row) -> Result<(u64, u64)> {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row as SqlRow, params};
 use std::borrow::Borrow;
 use windlass_core::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
 use windlass_core::id::JobId;
-use windlass_core::job::State;
+use windlass_core::job::{JobSpec, State};
 use windlass_core::name::WorkerId;
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -79,12 +79,13 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
         Ok(())
     }
 
-    pub(super) fn insert(self, record: &Record) -> Result<()> {
+    pub(super) fn insert(self, record: &Record, spec: &JobSpec) -> Result<()> {
         let life = &record.life;
+        let (payload, content_type, rest) = specs::columns(spec)?;
         self.db.run(
             "INSERT INTO windlass_job(row,id,queue,lane,grp,state,ord,priority,flags,attempt,attempts_max,stalls,stalls_max,\
-             retries,due_at,created_at,ready_at,fingerprint,dedup,rdy) \
-             VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20)",
+             retries,due_at,created_at,ready_at,fingerprint,dedup,rdy,payload,content_type,rest) \
+             VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,0,?10,0,?11,0,?12,?13,?14,?15,?16,?17,?18,?19,?20)",
             params![
                 Col(record.row.0),
                 Col(record.id),
@@ -95,19 +96,22 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
                 record.ord.0,
                 record.priority,
                 flags(record),
-                life.attempt,
                 life.attempts_max,
-                life.stalls,
                 life.stalls_max,
-                life.retries,
                 due(record),
                 Col(record.created_at),
                 Col(record.ready_at),
                 Col(record.fingerprint),
                 record.dedup,
-                ready_lane(record)
+                ready_lane(record),
+                payload,
+                content_type,
+                rest
             ],
         )?;
+        if payload.is_none() {
+            specs::put_payload(self.db, record.row, &spec.payload.bytes)?;
+        }
         Ok(())
     }
 
@@ -128,7 +132,7 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
         self.recent.forget(record.row);
         let row = [Col(record.row.0)];
         self.db.run("DELETE FROM windlass_job WHERE row=?1", row)?;
-        self.db.run("DELETE FROM windlass_spec WHERE row=?1", row)?;
+        self.db.run("DELETE FROM windlass_payload WHERE row=?1", row)?;
         self.db.run("DELETE FROM windlass_extra WHERE row=?1", row)?;
         self.db.run("DELETE FROM windlass_log WHERE row=?1", row)?;
         Ok(())

@@ -14,6 +14,15 @@ pub(super) struct Meta {
     seq: Option<u64>,
     seq_written: u64,
     feed: Option<FeedEnds>,
+    unwritten: Unwritten,
+}
+
+/// The entries of this transaction.
+#[derive(Debug, Default)]
+struct Unwritten {
+    first: Option<u64>,
+    entries: Vec<u8>,
+    events_max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +58,29 @@ impl Meta {
             db.run("UPDATE windlass_meta SET value=?1 WHERE key='seq'", [Col(seq)])?;
             self.seq_written = seq;
         }
-        Ok(())
+        self.flush_feed(db)
+    }
+
+    /// Writes the entries of this transaction as one row, and lets go of the oldest.
+    fn flush_feed<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+        let Some(first) = self.unwritten.first.take() else { return Ok(()) };
+        let feed = self.feed(db)?;
+        let entries = std::mem::take(&mut self.unwritten.entries);
+        db.run(
+            "INSERT INTO windlass_feed(number,first,total,events) VALUES(?1,?2,?3,?4)",
+            params![Col(feed.end), Col(first), Col(feed.end_total), entries],
+        )?;
+        match self.unwritten.events_max.take() {
+            Some(events_max) => self.trim_rows(db, events_max),
+            None => Ok(()),
+        }
     }
 
     fn feed<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<FeedEnds> {
         if let Some(feed) = self.feed {
             return Ok(feed);
         }
-        let first = db.one("SELECT number,total FROM windlass_feed ORDER BY number LIMIT 1", [], read_end)?;
+        let first = db.one("SELECT first,total FROM windlass_feed ORDER BY number LIMIT 1", [], read_end)?;
         let last = db.one("SELECT number,total FROM windlass_feed ORDER BY number DESC LIMIT 1", [], read_end)?;
         let (begin, begin_total) = first.unwrap_or((1, 0));
         let (end, end_total) = last.unwrap_or((0, 0));
@@ -76,44 +100,76 @@ impl Meta {
         let events = encode_events(&entry.events)?;
         let total = feed.end_total.saturating_add(entry.events.len() as u64);
         let number = entry.cursor.0;
-        db.run(
-            "INSERT INTO windlass_feed(number,at,total,events) VALUES(?1,?2,?3,?4)",
-            params![Col(number), Col(entry.at), Col(total), events],
-        )?;
+        self.unwritten.first.get_or_insert(number);
+        self.unwritten.entries.extend(entry.at.as_ms().to_le_bytes());
+        self.unwritten.entries.extend((events.len() as u64).to_le_bytes());
+        self.unwritten.entries.extend(events);
         let first = feed.end < feed.begin;
         let (begin, begin_total) = if first { (number, total) } else { (feed.begin, feed.begin_total) };
         self.feed = Some(FeedEnds { begin, begin_total, end: number, end_total: total });
         Ok(())
     }
 
-    pub(super) fn read<C: Borrow<Connection>>(db: &mut Db<C>, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
-        let sql = "SELECT number,at,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT ?2";
+    pub(super) fn read<C: Borrow<Connection>>(
+        &mut self,
+        db: &mut Db<C>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<FeedEntry>> {
+        self.flush_feed(db)?;
+        let sql = "SELECT number,first,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT ?2";
         let rows = db.all(sql, params![Col(after), super::limit(limit)], |row| {
-            let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
-            Ok((row.get::<_, Col<u64>>(0)?.0, at, row.get::<_, Vec<u8>>(2).unwrap_or_default()))
+            let last = row.get::<_, Col<u64>>(0)?.0;
+            let first = row.get::<_, Col<u64>>(1).map_or(last, |first| first.0.min(last));
+            Ok((first, last, row.get::<_, Vec<u8>>(2).unwrap_or_default()))
         })?;
-        let entry = |(number, at, events): (u64, _, Vec<u8>)| {
-            // An entry that cannot be read is shown empty: a reader must get past it.
-            let events = decode_events(&events).unwrap_or_default();
-            FeedEntry { cursor: FeedCursor(number), at, events }
-        };
-        Ok(rows.into_iter().map(entry).collect())
+        let mut entries = Vec::new();
+        for (first, last, bytes) in rows {
+            let mut rest = bytes.as_slice();
+            for number in first.max(last.saturating_sub(ENTRIES_MAX))..=last {
+                // An entry that cannot be read is shown empty: a reader must get past it.
+                let (at, events) = split_entry(&mut rest).unwrap_or_default();
+                if number > after && entries.len() < limit {
+                    let events = decode_events(events).unwrap_or_default();
+                    entries.push(FeedEntry { cursor: FeedCursor(number), at, events });
+                }
+            }
+        }
+        Ok(entries)
     }
 
-    pub(super) fn trim<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
+    /// Noted, and done when the entries are written.
+    pub(super) fn trim(&mut self, events_max: u64) {
+        self.unwritten.events_max = Some(events_max);
+    }
+
+    fn trim_rows<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
         let feed = self.feed(db)?;
         if feed.end_total.saturating_sub(feed.begin_total) <= events_max {
             return Ok(());
         }
         let keep_from = feed.end_total - events_max;
         // Totals rise with the numbers, so the first one that stays is found from the front.
-        let sql = "SELECT number,total FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1";
-        if let Some((begin, begin_total)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read_end)? {
-            db.run("DELETE FROM windlass_feed WHERE number<?1", [Col(begin)])?;
+        let sql = "SELECT first,total,number FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1";
+        let read = |row: &rusqlite::Row<'_>| Ok((read_end(row)?, row.get::<_, Col<u64>>(2)?));
+        if let Some(((begin, begin_total), number)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read)? {
+            db.run("DELETE FROM windlass_feed WHERE number<?1", [number])?;
             self.feed = Some(FeedEnds { begin, begin_total, ..feed });
         }
         Ok(())
     }
+}
+
+/// Entries of one row, at most: what a damaged `first` may claim.
+const ENTRIES_MAX: u64 = 100_000;
+
+/// The time of the next entry and its events, packed.
+fn split_entry<'b>(rest: &mut &'b [u8]) -> Option<(Timestamp, &'b [u8])> {
+    let (at, tail) = rest.split_first_chunk::<8>()?;
+    let (len, tail) = tail.split_first_chunk::<8>()?;
+    let (events, tail) = tail.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+    *rest = tail;
+    Some((Timestamp::from_ms(i64::from_le_bytes(*at)), events))
 }
 
 /// The number of an entry and its total. A total that cannot be read only lets the feed keep more or less than it would.

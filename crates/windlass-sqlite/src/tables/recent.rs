@@ -37,6 +37,11 @@ impl Recent {
         self.ahead.get_mut(&row).and_then(|(_, stored)| stored.take())
     }
 
+    /// What was read along of a spec is not true any more.
+    pub(super) fn forget_spec(&mut self, row: Row) {
+        self.ahead.remove(&row);
+    }
+
     pub(super) fn note_read(&mut self, record: &Record) {
         self.last = Some(record.clone());
     }

@@ -37,7 +37,7 @@ pub(super) const SELECT_DAMAGED: &str =
 pub(super) const SELECT_READY: &str = concat!(
     "SELECT ",
     columns!(),
-    ",payload,content_type,rest FROM windlass_job j LEFT JOIN windlass_spec s ON s.row=j.row \
+    ",payload,content_type,rest FROM windlass_job j \
      WHERE rdy IS NOT NULL AND rdy=?1 AND grp=?2 AND ord>?3 ORDER BY ord LIMIT ?4"
 );
 

@@ -21,8 +21,11 @@ use windlass_core::store::{LogLine, LogStream};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
+/// Payloads up to this size stand with the record: one row to write and one to read.
+const SMALL_BYTES_MAX: usize = 1_024;
+
 /// What differs from the defaults.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Rest {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,8 +59,10 @@ impl Rest {
             metadata: spec.metadata.clone(),
             trace: spec.trace.clone(),
         };
-        let text = json(&rest)?;
-        Ok(Some(text).filter(|text| text != "{}"))
+        if rest == Self::default() {
+            return Ok(None);
+        }
+        json(&rest).map(Some)
     }
 }
 
@@ -79,7 +84,9 @@ pub(super) struct Specs<'a, C> {
 /// A spec as it is stored: what is not in the record or the lane.
 #[derive(Debug)]
 pub(super) struct Stored {
-    payload: Payload,
+    /// `None` when it is too large to stand with the record.
+    bytes: Option<Bytes>,
+    content_type: Cow<'static, str>,
     rest: Option<Rest>,
 }
 
@@ -87,23 +94,29 @@ impl<C: Borrow<Connection>> Specs<'_, C> {
     pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
         let jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
         let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
-        let stored = match self.recent.take_spec(row) {
+        let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
+        let mut stored = match self.recent.take_spec(row) {
             Some(stored) => stored,
             None => {
-                let sql = "SELECT payload,content_type,rest FROM windlass_spec WHERE row=?1";
-                let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
+                let sql = "SELECT payload,content_type,rest FROM windlass_job WHERE row=?1";
                 self.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
             }
         };
-        self.assemble(&record, stored)
+        if stored.bytes.is_none() {
+            let sql = "SELECT payload FROM windlass_payload WHERE row=?1";
+            stored.bytes =
+                self.db.one(sql, [Col(row.0)], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+        }
+        let bytes = stored.bytes.take().ok_or_else(missing)?;
+        self.assemble(&record, stored, bytes)
     }
 
-    fn assemble(self, record: &Record, stored: Stored) -> Result<Arc<JobSpec>> {
+    fn assemble(self, record: &Record, stored: Stored, bytes: Bytes) -> Result<Arc<JobSpec>> {
         let lane = self.queues.lane(self.db, record.lane)?;
         let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
         let queue = self.queues.get(self.db, record.queue)?.name.clone();
-        let Stored { payload, rest } = stored;
-        let rest = rest.unwrap_or_default();
+        let payload = Payload { content_type: stored.content_type, bytes };
+        let rest = stored.rest.unwrap_or_default();
         Ok(Arc::new(JobSpec {
             queue,
             kind,
@@ -127,23 +140,31 @@ impl<C: Borrow<Connection>> Specs<'_, C> {
 
 /// Payload, content type and rest, from column `at` on.
 pub(super) fn read_at(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Stored> {
-    let bytes = Bytes::copy_from_slice(row.get_ref(at)?.as_blob()?);
-    let payload = Payload { content_type: read_type(row.get(at + 1)?), bytes };
-    Ok(Stored { payload, rest: row.get::<_, Option<Json<Rest>>>(at + 2)?.map(|rest| rest.0) })
+    let bytes = row.get_ref(at)?.as_blob_or_null()?.map(Bytes::copy_from_slice);
+    let rest = row.get::<_, Option<Json<Rest>>>(at + 2)?.map(|rest| rest.0);
+    Ok(Stored { bytes, content_type: read_type(row.get(at + 1)?), rest })
 }
 
-pub(super) fn insert<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
-    let (bytes, kind) = (spec.payload.bytes.as_ref(), content_type(&spec.payload.content_type));
-    let sql = "INSERT INTO windlass_spec(row,payload,content_type,rest) VALUES(?1,?2,?3,?4)";
-    db.run(sql, params![Col(row.0), bytes, kind, Rest::of(spec)?])?;
+/// The columns of a spec: its payload unless that is too large, its content type, and the rest.
+pub(super) fn columns(spec: &JobSpec) -> Result<(Option<&[u8]>, Option<&str>, Option<String>)> {
+    let payload = Some(spec.payload.bytes.as_ref()).filter(|bytes| bytes.len() <= SMALL_BYTES_MAX);
+    Ok((payload, content_type(&spec.payload.content_type), Rest::of(spec)?))
+}
+
+pub(super) fn put_payload<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO windlass_payload(row,payload) VALUES(?1,?2)";
+    db.run(sql, params![Col(row.0), bytes])?;
     Ok(())
 }
 
 pub(super) fn replace<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
-    let (bytes, kind) = (spec.payload.bytes.as_ref(), content_type(&spec.payload.content_type));
-    let sql = "UPDATE windlass_spec SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
-    db.run(sql, params![Col(row.0), bytes, kind, Rest::of(spec)?])?;
-    Ok(())
+    let (payload, content_type, rest) = columns(spec)?;
+    let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
+    db.run(sql, params![Col(row.0), payload, content_type, rest])?;
+    match payload {
+        Some(_) => db.run("DELETE FROM windlass_payload WHERE row=?1", [Col(row.0)]).map(drop),
+        None => put_payload(db, row, &spec.payload.bytes),
+    }
 }
 
 pub(super) fn extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<Extra> {
