@@ -18,6 +18,7 @@ cases!("mutations":
     promote_makes_a_scheduled_job_ready,
     reschedule_moves_a_time_forward_and_to_now,
     update_payload_reaches_the_next_claim,
+    a_payload_may_grow_and_shrink,
     reprioritise_changes_what_is_shown,
     cancel_ends_what_waits_at_once,
     cancel_of_an_active_job_wins_over_every_outcome,
@@ -144,6 +145,19 @@ async fn reschedule_moves_a_time_forward_and_to_now(ctx: Ctx) {
     let other = later(&ctx, "q").await;
     assert_eq!(ctx.change(other, ChangeOp::Reschedule(Due::At(Timestamp::from_ms(1)))).await, to(State::Ready));
     assert_eq!(ctx.counts("q").await.scheduled, 0);
+}
+
+/// Stores may keep small and large payloads in different places.
+async fn a_payload_may_grow_and_shrink(ctx: Ctx) {
+    let id = one(&ctx, "sizes").await;
+    for bytes in [1, 1 << 20, 1_024, 1_025, 0, 64 << 10, 10] {
+        let payload = Payload::new("application/octet-stream", vec![7; bytes]);
+        assert_eq!(ctx.change(id, ChangeOp::UpdatePayload(payload.clone())).await, to(State::Ready));
+        assert_eq!(ctx.get(id).await.unwrap().spec.payload, payload, "{bytes} bytes");
+        let claimed = ctx.claim_one("w", "sizes").await;
+        assert_eq!(claimed.spec.payload, payload, "{bytes} bytes");
+        ctx.report("w", claimed.lease, OutcomeKind::Release { started: false }).await.unwrap();
+    }
 }
 
 async fn update_payload_reaches_the_next_claim(ctx: Ctx) {
