@@ -1,7 +1,8 @@
 //! Job records and the indexes over them.
 
+use super::ids::Ids;
 use super::paged::Paged;
-use crate::engine::{Extra, Fresh, GroupId, LaneId, NumberMap, Ord64, Position, QueueId, Record, Row, Walk};
+use crate::engine::{Extra, Fresh, GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{JobSpec, State};
@@ -33,7 +34,7 @@ struct Log {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     entries: Paged<Entry>,
-    ids: NumberMap<JobId, Row>,
+    ids: Ids,
     ready: BTreeMap<(LaneId, GroupId, Ord64), Row>,
     due: BTreeSet<(QueueId, Timestamp, Row)>,
     leases: BTreeSet<(Timestamp, Row)>,
@@ -44,7 +45,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn find(&self, id: JobId) -> Option<Row> {
-        self.ids.get(&id).copied()
+        self.ids.find(id, |row| self.record(row).is_some_and(|record| record.id == id))
     }
 
     pub(super) fn record(&self, row: Row) -> Option<&Record> {
@@ -89,7 +90,7 @@ impl Jobs {
 
     pub(super) fn remove(&mut self, record: &Record) {
         self.unindex(record);
-        self.ids.remove(&record.id);
+        self.ids.remove(record.id, record.row);
         self.entries.remove(record.row);
     }
 

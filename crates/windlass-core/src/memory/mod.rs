@@ -1,6 +1,7 @@
 //! The memory store: the engine over maps, behind a mutex. It is the model that every other store is checked against, and
 //! the store for tests. Nothing of it survives its process.
 
+mod ids;
 mod jobs;
 mod paged;
 mod rest;
