@@ -81,7 +81,7 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
 
     pub(super) fn insert(self, record: &Record, spec: &JobSpec) -> Result<()> {
         let life = &record.life;
-        let (payload, content_type, rest) = specs::columns(spec)?;
+        let specs::Columns { payload, content_type, rest } = specs::columns(spec)?;
         self.db.run(
             "INSERT INTO windlass_job(row,id,queue,lane,grp,state,ord,priority,flags,attempt,attempts_max,stalls,stalls_max,\
              retries,due_at,created_at,ready_at,fingerprint,dedup,rdy,payload,content_type,rest) \

@@ -145,10 +145,20 @@ pub(super) fn read_at(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Stored> {
     Ok(Stored { bytes, content_type: read_type(row.get(at + 1)?), rest })
 }
 
-/// The columns of a spec: its payload unless that is too large, its content type, and the rest.
-pub(super) fn columns(spec: &JobSpec) -> Result<(Option<&[u8]>, Option<&str>, Option<String>)> {
-    let payload = Some(spec.payload.bytes.as_ref()).filter(|bytes| bytes.len() <= SMALL_BYTES_MAX);
-    Ok((payload, content_type(&spec.payload.content_type), Rest::of(spec)?))
+/// The columns of a spec.
+pub(super) struct Columns<'s> {
+    /// `None` when it is too large to stand with the record.
+    pub(super) payload: Option<&'s [u8]>,
+    pub(super) content_type: Option<&'s str>,
+    pub(super) rest: Option<String>,
+}
+
+pub(super) fn columns(spec: &JobSpec) -> Result<Columns<'_>> {
+    Ok(Columns {
+        payload: Some(spec.payload.bytes.as_ref()).filter(|bytes| bytes.len() <= SMALL_BYTES_MAX),
+        content_type: content_type(&spec.payload.content_type),
+        rest: Rest::of(spec)?,
+    })
 }
 
 pub(super) fn put_payload<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> Result<()> {
@@ -158,7 +168,7 @@ pub(super) fn put_payload<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, bytes
 }
 
 pub(super) fn replace<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
-    let (payload, content_type, rest) = columns(spec)?;
+    let Columns { payload, content_type, rest } = columns(spec)?;
     let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
     db.run(sql, params![Col(row.0), payload, content_type, rest])?;
     match payload {
