@@ -63,6 +63,9 @@ impl Meter {
 
     /// Notes that `n` started now.
     pub fn take(&mut self, rate: Rate, now: Timestamp, n: u32) {
+        if n == 0 {
+            return;
+        }
         let edge = now.as_ms().saturating_sub(rate.per());
         while self.0.front().is_some_and(|(at, _)| *at <= edge) {
             self.0.pop_front();
@@ -158,10 +161,8 @@ mod tests {
             for (gap, want) in steps {
                 now += gap;
                 let n = want.min(meter.room(rate, at(now)));
-                if n > 0 {
-                    meter.take(rate, at(now), n);
-                    starts.push((now, n));
-                }
+                meter.take(rate, at(now), n);
+                starts.push((now, n));
                 match meter.next_at(rate, at(now)) {
                     Some(next) => {
                         prop_assert!(next > at(now) && meter.room(rate, next) > 0);

@@ -58,7 +58,6 @@ pub struct SqliteStore {
 }
 
 /// Where work for the threads goes in.
-#[derive(Clone)]
 struct Queues {
     write: Sender<Box<dyn Work>>,
     read: Sender<Box<dyn Work>>,

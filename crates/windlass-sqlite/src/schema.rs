@@ -16,12 +16,20 @@ const MIGRATIONS: [&str; LAYOUT as usize] = [include_str!("../migrations/1.sql")
 const STATEMENTS_KEPT: usize = 256;
 /// Pages of the log after which it is written back: 16 MiB, so that a burst is not slowed down by writing twice.
 const CHECKPOINT_PAGES: u32 = 4_096;
+/// The longest wait for another process: one hour.
+const BUSY_MS_MAX: u64 = 3_600_000;
 
 /// Opens a connection. The first one also brings the file's layout up to date.
 pub(crate) fn connect(options: &Options) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if options.path.is_dir() {
         return Err(Error::invalid("store", format!("{} is a folder; name a file in it", options.path.display())));
+    }
+    if options.path.as_os_str().is_empty() || options.path.as_os_str() == ":memory:" {
+        return Err(Error::invalid("store", "names no file; for a store without one use memory://"));
+    }
+    if options.busy_ms > BUSY_MS_MAX {
+        return Err(Error::limit("busy_ms", BUSY_MS_MAX, options.busy_ms));
     }
     let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
     let conn = Connection::open_with_flags(&options.path, flags).map_err(name_file)?;
@@ -39,6 +47,11 @@ pub(crate) fn connect(options: &Options) -> Result<Connection> {
         options.synchronous.as_sql()
     );
     conn.execute_batch(&pragmas).map_err(name_file)?;
+    let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(name_file)?;
+    if journal != "wal" {
+        let what = format!("{}: its file system allows no write-ahead log; use a local disk", options.path.display());
+        return Err(Error::Incompatible { what });
+    }
     Ok(conn)
 }
 
@@ -104,5 +117,19 @@ fn name_file(error: Error, path: &Path) -> Error {
         Error::Incompatible { what } => Error::Incompatible { what: named(what) },
         Error::Full { what } => Error::Full { what: named(what) },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_and_a_wait_without_end_are_refused() {
+        for path in ["", ":memory:"] {
+            assert!(matches!(connect(&Options::new(path)), Err(Error::Invalid { .. })), "{path:?}");
+        }
+        let patient = Options { busy_ms: BUSY_MS_MAX + 1, ..Options::new("nowhere.db") };
+        assert!(matches!(connect(&patient), Err(Error::Limit { .. })));
     }
 }

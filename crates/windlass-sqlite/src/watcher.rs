@@ -67,10 +67,9 @@ pub(crate) fn run(conn: &Connection, waiters: &Waiters, shared: &Shared) {
         if let Ok(version) = version(conn)
             && seen != Some(version)
         {
+            let Ok(end) = feed_end(conn) else { continue };
             seen = Some(version);
-            if let Ok(end) = feed_end(conn)
-                && end != shared.feed_end.load(Ordering::SeqCst)
-            {
+            if end != shared.feed_end.load(Ordering::SeqCst) {
                 shared.feed_end.fetch_max(end, Ordering::SeqCst);
                 shared.signals.announce_all(end);
             }

@@ -79,7 +79,9 @@ pub(crate) fn run(mut tables: SqliteTables, queue: &Receiver<Box<dyn Work>>, sha
         let others = match begin(&mut tables) {
             Ok(others) => others,
             Err(error) => {
-                first.answer(Err(error));
+                // Whoever waits behind it would wait as long for the same answer.
+                let waiting = std::iter::from_fn(|| queue.try_recv().ok());
+                std::iter::once(first).chain(waiting).for_each(|work| work.answer(Err(error.clone())));
                 continue;
             }
         };
@@ -93,6 +95,8 @@ pub(crate) fn run(mut tables: SqliteTables, queue: &Receiver<Box<dyn Work>>, sha
         }
         batch.end(&mut tables, shared);
         if others {
+            // Here and not only in the watcher, which cannot tell their entries of the feed from ours that came after.
+            shared.signals.announce_all(shared.feed_end.load(Ordering::SeqCst));
             pause(YIELD);
         }
     }

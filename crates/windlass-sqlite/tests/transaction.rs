@@ -108,6 +108,25 @@ fn whoever_waits_for_work_is_woken() {
 }
 
 #[test]
+fn the_store_that_writes_next_hides_no_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut conn, store) = application(&dir.path().join("app.db"));
+    block(async {
+        let claimed = store.claim(support::claim_request("w", 1)).await.unwrap();
+        let wait = store.wait(WaitFor::Work { queues: vec!["q".try_into().unwrap()], mark: claimed.mark });
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        store.enqueue_in(&tx, one(job())).unwrap().remove(0).unwrap();
+        tx.commit().unwrap();
+        // An entry of our own in the feed, before anybody can have noticed the other one.
+        let elsewhere = job_with(|spec| spec.queue = "elsewhere".try_into().unwrap());
+        enqueue(&store, vec![elsewhere]).await;
+        // Only the signal ends the wait; the time is there for a run that would hang.
+        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("woken").unwrap();
+        assert_eq!(claim(&store, "w", 1).await.len(), 1);
+    });
+}
+
+#[test]
 fn a_job_that_is_refused_leaves_the_transaction_usable() {
     let dir = tempfile::tempdir().unwrap();
     let (mut conn, store) = application(&dir.path().join("app.db"));

@@ -20,6 +20,7 @@ cases!("waits":
     a_wait_for_work_returns_after_an_enqueue,
     work_that_came_between_claim_and_wait_is_not_slept_through,
     a_wait_for_work_returns_when_something_else_makes_work,
+    a_wait_for_work_returns_when_a_full_queue_has_room,
     a_wait_for_the_feed_returns_with_the_next_entry,
     a_wait_that_is_given_up_harms_nobody,
     close_ends_every_wait,
@@ -139,6 +140,24 @@ async fn work_that_came_between_claim_and_wait_is_not_slept_through(ctx: Ctx) {
         };
         let (waited, ()) = futures::join!(in_time(ctx.store.wait(work(seen))), enqueue);
         waited.unwrap();
+    }
+}
+
+/// The end of a job makes no work of its own; on a queue at its cap it lets others begin.
+async fn a_wait_for_work_returns_when_a_full_queue_has_room(ctx: Ctx) {
+    ctx.set_queue("q", |settings| settings.cap = Some(1)).await;
+    for retry in [None, Some(Retry::AfterMs(3_600_000))] {
+        ctx.enqueue_plain("q", 2).await;
+        let job = ctx.claim_one("w2", "q").await;
+        let seen = mark(&ctx).await;
+        wait_while(&ctx, work(seen), async {
+            match retry {
+                None => ctx.complete("w2", job.lease).await.unwrap(),
+                Some(retry) => ctx.fail("w2", job.lease, retry).await.unwrap(),
+            };
+        })
+        .await;
+        ctx.work_one("w", "q").await;
     }
 }
 

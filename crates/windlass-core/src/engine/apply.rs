@@ -116,7 +116,14 @@ impl<T: Tables> Step<'_, T> {
     fn leave_state(&mut self, record: &Record, to: Option<State>) -> Result<()> {
         // Counters follow the records. Only damaged ones can be too small, and they must not stop anybody.
         let count = &mut self.tables.queue_mut(record.queue)?.counts[record.state().index()];
+        let was = *count;
         *count = count.saturating_sub(1);
+        let queue = self.tables.queue(record.queue)?;
+        if record.state() == State::Active && queue.settings.cap.is_some_and(|cap| was >= u64::from(cap)) {
+            // A place is free that somebody may be waiting for.
+            let name = queue.name.clone();
+            self.ring(&name);
+        }
         self.leave_group(record, to)
     }
 

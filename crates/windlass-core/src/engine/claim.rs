@@ -37,7 +37,8 @@ impl<T: Tables> Step<'_, T> {
     pub fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed> {
         check_claim(request)?;
         if let Some(memo) = self.same_claim(request)? {
-            return self.claim_again(&memo);
+            let claimed = self.claim_again(&memo)?;
+            return Ok(Claimed { next_at: self.next_at(&request.queues)?, ..claimed });
         }
         let mut taking =
             Taking { request, token: Token::from_bits(self.random.next_u64()), jobs: Vec::new(), rows: Vec::new() };

@@ -60,7 +60,8 @@ impl<T: Tables> Step<'_, T> {
 
     fn state_of(&mut self, id: JobId) -> Result<Option<State>> {
         match self.tables.find_job(id)? {
-            Some(row) => Ok(Some(self.indexed(row)?.state())),
+            // One that cannot be read is set aside, and holds its key no more.
+            Some(row) => Ok(self.readable_record(row)?.map(|record| record.state())),
             None => Ok(None),
         }
     }

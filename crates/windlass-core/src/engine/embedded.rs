@@ -212,12 +212,12 @@ impl<H: Host> Store for H {
             }
             WaitFor::Job(id) => {
                 let bell = signals.job(id);
+                let _forget = Forget { signals, id };
                 let mut ring = std::pin::pin!(bell.notified());
                 // Registers before the look, so that an end in between is heard.
                 ring.as_mut().enable();
                 let job = self.read(move |step| step.get(&[id])).await?;
                 let waiting = job.into_iter().flatten().any(|job| !job.state.is_terminal());
-                let _forget = Forget { signals, id };
                 if waiting {
                     ring.await;
                 }

@@ -63,10 +63,9 @@ impl<T: Tables> Step<'_, T> {
             Verdict::Free => self.create(job, id, fingerprint, None).map(|()| Enqueued::Created { id }),
             Verdict::Taken { by } => Ok(Enqueued::Deduplicated { by }),
             Verdict::Replaces { old } => {
-                let record = self.existing(old)?;
                 self.room_for(&job.spec, 1)?;
                 self.lane_for(&job.spec)?;
-                self.remove(&record, Verb::Remove)?;
+                self.give_way(old)?;
                 self.create(job, id, fingerprint, None)?;
                 Ok(Enqueued::Replaced { id, old })
             }
@@ -74,8 +73,7 @@ impl<T: Tables> Step<'_, T> {
                 self.room_for(&job.spec, u64::from(waiting.is_some()))?;
                 self.lane_for(&job.spec)?;
                 if let Some(waiting) = waiting {
-                    let record = self.existing(waiting)?;
-                    self.remove(&record, Verb::Remove)?;
+                    self.give_way(waiting)?;
                 }
                 self.create(job, id, fingerprint, Some(active))?;
                 Ok(match waiting {
@@ -194,10 +192,12 @@ impl<T: Tables> Step<'_, T> {
         }
     }
 
-    fn existing(&mut self, id: JobId) -> Result<Record> {
-        match self.tables.find_job(id)? {
-            Some(row) => self.indexed(row),
-            None => Err(Error::corrupt(format!("a dedup key names the job {id}, which is not there"))),
+    /// Removes a job whose place another one takes.
+    fn give_way(&mut self, id: JobId) -> Result<()> {
+        let Some(row) = self.tables.find_job(id)? else { return Ok(()) };
+        match self.readable_record(row)? {
+            Some(record) => self.remove(&record, Verb::Remove),
+            None => Ok(()),
         }
     }
 

@@ -8,7 +8,7 @@ use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::job::{Due, State, Verb};
 use crate::name::QueueName;
-use crate::store::{BATCH_MAX, ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent};
+use crate::store::{BATCH_MAX, ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent, Setting};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::change_many`](crate::store::JobQueue::change_many).
@@ -76,7 +76,8 @@ impl<T: Tables> Step<'_, T> {
         match self.change_record(&record, change) {
             Ok(_) => Ok(true),
             Err(Error::IllegalTransition { .. } | Error::Duplicate { .. }) => Ok(false),
-            Err(error) => Err(error),
+            // One that cannot be read must not keep the others from their turn.
+            Err(error) => self.or_set_aside::<()>(record.row, Err(error)).map(|_| false),
         }
     }
 
@@ -91,8 +92,11 @@ impl<T: Tables> Step<'_, T> {
                 format!("{active} jobs are active; wait for them, or force it and let their workers lose them");
             return Err(Error::invalid("force", reason));
         }
-        // So that nothing is claimed between the steps.
-        self.tables.queue_mut(id)?.settings.paused = true;
+        // So that nothing is claimed between the steps. Whoever stops half-way leaves a paused queue.
+        if !queue.settings.paused {
+            self.tables.queue_mut(id)?.settings.paused = true;
+            self.events.push(FeedEvent::Settings(Setting::Paused { queue: name.clone(), paused: true }));
+        }
         let filter = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
         let mut found = Vec::new();
         let end = self.hunt(&mut Hunt::new(filter, false, None), max, |_, record| {

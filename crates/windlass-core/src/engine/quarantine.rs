@@ -109,12 +109,4 @@ impl<T: Tables> Step<'_, T> {
             other => other.map(|()| Some(group)),
         }
     }
-
-    /// The record at `row`, which some index named.
-    pub(super) fn indexed(&mut self, row: Row) -> Result<Record> {
-        match self.tables.record(row)? {
-            Some(record) => Ok(record),
-            None => Err(Error::corrupt(format!("an index names job row {}, which is not there", row.0))),
-        }
-    }
 }

@@ -20,7 +20,7 @@ pub const BATCH_MAX: usize = 10_000;
 /// Jobs, from enqueue to removal.
 #[async_trait]
 pub trait JobQueue: Send + Sync + 'static {
-    /// Accepts jobs. The same job enqueued again is answered the same way and enqueued once.
+    /// Accepts jobs. The same job enqueued again, while it is kept, is answered the same way and enqueued once.
     async fn enqueue(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>>;
 
     /// Leases up to `max` jobs to a worker. The same request id is answered with the same jobs while they are leased.

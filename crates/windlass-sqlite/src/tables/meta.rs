@@ -107,7 +107,7 @@ impl Meta {
         let first = feed.end < feed.begin;
         let (begin, begin_total) = if first { (number, total) } else { (feed.begin, feed.begin_total) };
         self.feed = Some(FeedEnds { begin, begin_total, end: number, end_total: total });
-        Ok(())
+        if self.unwritten.entries.len() > ROW_BYTES_MAX { self.flush_feed(db) } else { Ok(()) }
     }
 
     pub(super) fn read<C: Borrow<Connection>>(
@@ -117,14 +117,18 @@ impl Meta {
         limit: usize,
     ) -> Result<Vec<FeedEntry>> {
         self.flush_feed(db)?;
-        let sql = "SELECT number,first,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT ?2";
-        let rows = db.all(sql, params![Col(after), super::limit(limit)], |row| {
-            let last = row.get::<_, Col<u64>>(0)?.0;
-            let first = row.get::<_, Col<u64>>(1).map_or(last, |first| first.0.min(last));
-            Ok((first, last, row.get::<_, Vec<u8>>(2).unwrap_or_default()))
-        })?;
-        let mut entries = Vec::new();
-        for (first, last, bytes) in rows {
+        let sql = "SELECT number,first,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT 1";
+        let mut entries: Vec<FeedEntry> = Vec::new();
+        let mut reached = after;
+        // Row by row: a row may hold more than is asked for.
+        while entries.len() < limit {
+            let row = db.one(sql, [Col(reached)], |row| {
+                let last = row.get::<_, Col<u64>>(0)?.0;
+                let first = row.get::<_, Col<u64>>(1).map_or(last, |first| first.0.min(last));
+                Ok((first, last, row.get::<_, Vec<u8>>(2).unwrap_or_default()))
+            })?;
+            let Some((first, last, bytes)) = row else { break };
+            reached = last;
             let mut rest = bytes.as_slice();
             for number in first.max(last.saturating_sub(ENTRIES_MAX))..=last {
                 // An entry that cannot be read is shown empty: a reader must get past it.
@@ -162,6 +166,8 @@ impl Meta {
 
 /// Entries of one row, at most: what a damaged `first` may claim.
 const ENTRIES_MAX: u64 = 100_000;
+/// A row that has grown beyond this is written, and another one begun.
+const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// The time of the next entry and its events, packed.
 fn split_entry<'b>(rest: &mut &'b [u8]) -> Option<(Timestamp, &'b [u8])> {
