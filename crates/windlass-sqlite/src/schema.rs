@@ -3,7 +3,7 @@
 use crate::error::translate;
 use crate::options::Options;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, ffi};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
 use std::path::Path;
 use std::time::Duration;
 use windlass_core::{Error, Result};
@@ -18,6 +18,7 @@ const STATEMENTS_KEPT: usize = 256;
 const CHECKPOINT_PAGES: u32 = 4_096;
 /// The longest wait for another process: one hour.
 const BUSY_MS_MAX: u64 = 3_600_000;
+const SET_UP_AGAIN_MS: u64 = 5;
 
 /// Opens a connection. The first one also brings the file's layout up to date.
 pub(crate) fn connect(options: &Options) -> Result<Connection> {
@@ -46,13 +47,28 @@ pub(crate) fn connect(options: &Options) -> Result<Connection> {
          PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};",
         options.synchronous.as_sql()
     );
-    conn.execute_batch(&pragmas).map_err(name_file)?;
+    set_up(&conn, &pragmas, options.busy_ms).map_err(name_file)?;
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(name_file)?;
     if journal != "wal" {
         let what = format!("{}: its file system allows no write-ahead log; use a local disk", options.path.display());
         return Err(Error::Incompatible { what });
     }
     Ok(conn)
+}
+
+/// Turning the log on needs the file for itself for a moment, and SQLite does not wait for that: when two processes make
+/// one store at once, one of them has to ask again.
+#[expect(clippy::disallowed_methods, reason = "opening is not a step: there is no thread to leave the waiting to")]
+fn set_up(conn: &Connection, pragmas: &str, busy_ms: u64) -> rusqlite::Result<()> {
+    for _ in 0..busy_ms / SET_UP_AGAIN_MS {
+        match conn.execute_batch(pragmas) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(Duration::from_millis(SET_UP_AGAIN_MS));
+            }
+            done => return done,
+        }
+    }
+    conn.execute_batch(pragmas)
 }
 
 /// Brings the layout up to date, if the file is ours or empty. Refuses a newer one and one of another application.
