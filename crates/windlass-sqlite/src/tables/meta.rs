@@ -9,6 +9,13 @@ use windlass_core::store::{FeedCursor, FeedEntry};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
+/// The first entry of a row; where that is damaged, its last one stands for it.
+macro_rules! first {
+    () => {
+        "CASE WHEN typeof(first)='integer' AND first BETWEEN 1 AND number THEN first ELSE number END"
+    };
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Meta {
     seq: Option<u64>,
@@ -80,7 +87,8 @@ impl Meta {
         if let Some(feed) = self.feed {
             return Ok(feed);
         }
-        let first = db.one("SELECT first,total FROM windlass_feed ORDER BY number LIMIT 1", [], read_end)?;
+        let first =
+            db.one(concat!("SELECT ", first!(), ",total FROM windlass_feed ORDER BY number LIMIT 1"), [], read_end)?;
         let last = db.one("SELECT number,total FROM windlass_feed ORDER BY number DESC LIMIT 1", [], read_end)?;
         let (begin, begin_total) = first.unwrap_or((1, 0));
         let (end, end_total) = last.unwrap_or((0, 0));
@@ -154,7 +162,11 @@ impl Meta {
         }
         let keep_from = feed.end_total - events_max;
         // Totals rise with the numbers, so the first one that stays is found from the front.
-        let sql = "SELECT first,total,number FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1";
+        let sql = concat!(
+            "SELECT ",
+            first!(),
+            ",total,number FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1"
+        );
         let read = |row: &rusqlite::Row<'_>| Ok((read_end(row)?, row.get::<_, Col<u64>>(2)?));
         if let Some(((begin, begin_total), number)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read)? {
             db.run("DELETE FROM windlass_feed WHERE number<?1", [number])?;
