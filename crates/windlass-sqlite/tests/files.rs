@@ -14,8 +14,7 @@ use support::{
 };
 use windlass_core::Error;
 use windlass_core::payload::Payload;
-use windlass_core::store::EnqueueRequest;
-use windlass_core::store::{JobQueue, ListRequest};
+use windlass_core::store::{EnqueueRequest, JobQueue, ListRequest};
 use windlass_sqlite::Options;
 
 fn main() -> ExitCode {
@@ -51,6 +50,9 @@ fn filled(path: &Path) {
         let large = || job_with(|spec| spec.payload = Payload::new("text/plain", vec![b'x'; 2_000]));
         enqueue(&store, (0..500).map(|_| large()).collect()).await;
     });
+    // When its connections are closed at the same moment, the log may stay behind, and would mend what is damaged here.
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
 fn refusal(path: &Path) -> Error {
