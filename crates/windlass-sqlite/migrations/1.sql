@@ -38,29 +38,54 @@ CREATE TABLE windlass_sub (
 ) WITHOUT ROWID;
 CREATE INDEX windlass_sub_ring ON windlass_sub (lane, vtime, grp) WHERE vtime IS NOT NULL;
 
--- What changes of a job. Each index hangs on a column of its own that is NULL while the job is not in it, so that a
--- transition touches only the indexes that it concerns: rdy (its lane, while ready), due_at (while scheduled; a held job is
--- due at the end of time), expires_at (while active), outcome (its state, once ended), told (its worker, while active and
--- cancelled). `rest` holds what was asked of the job and differs from the defaults.
+-- What a job is, which hardly ever changes. `grp` and `ord` are its place among the ready ones, when it last was one;
+-- `rest` holds what was asked of the job and differs from the defaults.
 CREATE TABLE windlass_job (
   row INTEGER PRIMARY KEY, id TEXT NOT NULL, queue INTEGER NOT NULL, lane INTEGER NOT NULL, grp INTEGER,
-  state INTEGER NOT NULL, rdy INTEGER, ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL,
-  attempt INTEGER NOT NULL, attempts_max INTEGER NOT NULL, stalls INTEGER NOT NULL, stalls_max INTEGER NOT NULL,
-  retries INTEGER NOT NULL, due_at INTEGER, worker TEXT, token INTEGER, expires_at INTEGER, told TEXT,
-  last_token INTEGER, last_state INTEGER, outcome INTEGER,
-  created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, claimed_at INTEGER, finished_at INTEGER, remove_at INTEGER,
-  fingerprint INTEGER NOT NULL, dedup BLOB,
+  ord INTEGER NOT NULL, priority INTEGER NOT NULL, flags INTEGER NOT NULL, attempts_max INTEGER NOT NULL,
+  stalls_max INTEGER NOT NULL, created_at INTEGER NOT NULL, fingerprint INTEGER NOT NULL, dedup BLOB,
   payload BLOB, content_type TEXT, rest TEXT
 );
 CREATE UNIQUE INDEX windlass_job_id ON windlass_job (id);
-CREATE INDEX windlass_job_ready ON windlass_job (rdy, grp, ord) WHERE rdy IS NOT NULL;
-CREATE INDEX windlass_job_due ON windlass_job (queue, due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX windlass_job_lease ON windlass_job (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX windlass_job_told ON windlass_job (told) WHERE told IS NOT NULL;
-CREATE INDEX windlass_job_ended ON windlass_job (lane, outcome, finished_at) WHERE outcome IS NOT NULL;
-CREATE INDEX windlass_job_remove ON windlass_job (remove_at) WHERE remove_at IS NOT NULL;
 
--- Payloads that are too large to be written again with every change of their job, whose own payload is NULL then.
+-- Where a job stands: in exactly one of the four tables below. A transition takes its small row out of one and puts it
+-- into another, and leaves the job itself alone.
+
+-- A held job is due at the end of time.
+CREATE TABLE windlass_scheduled (
+  row INTEGER PRIMARY KEY, queue INTEGER NOT NULL, lane INTEGER NOT NULL, due_at INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, stalls INTEGER NOT NULL, retries INTEGER NOT NULL, ready_at INTEGER NOT NULL,
+  claimed_at INTEGER, last_token INTEGER, last_state INTEGER
+);
+CREATE INDEX windlass_scheduled_due ON windlass_scheduled (queue, due_at);
+
+CREATE TABLE windlass_ready (
+  lane INTEGER NOT NULL, grp INTEGER NOT NULL, ord INTEGER NOT NULL, row INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, stalls INTEGER NOT NULL, retries INTEGER NOT NULL, ready_at INTEGER NOT NULL,
+  claimed_at INTEGER, last_token INTEGER, last_state INTEGER,
+  PRIMARY KEY (lane, grp, ord, row)
+) WITHOUT ROWID;
+
+-- `told` is the worker, once the job is cancelled.
+CREATE TABLE windlass_active (
+  row INTEGER PRIMARY KEY, queue INTEGER NOT NULL, lane INTEGER NOT NULL,
+  worker TEXT NOT NULL, token INTEGER NOT NULL, expires_at INTEGER NOT NULL, told TEXT,
+  attempt INTEGER NOT NULL, stalls INTEGER NOT NULL, retries INTEGER NOT NULL, ready_at INTEGER NOT NULL,
+  claimed_at INTEGER, last_token INTEGER, last_state INTEGER
+);
+CREATE INDEX windlass_active_lease ON windlass_active (expires_at);
+CREATE INDEX windlass_active_told ON windlass_active (told) WHERE told IS NOT NULL;
+
+CREATE TABLE windlass_ended (
+  row INTEGER PRIMARY KEY, lane INTEGER NOT NULL, state INTEGER NOT NULL, finished_at INTEGER NOT NULL,
+  remove_at INTEGER,
+  attempt INTEGER NOT NULL, stalls INTEGER NOT NULL, retries INTEGER NOT NULL, ready_at INTEGER NOT NULL,
+  claimed_at INTEGER, last_token INTEGER, last_state INTEGER
+);
+CREATE INDEX windlass_ended_at ON windlass_ended (lane, state, finished_at);
+CREATE INDEX windlass_ended_remove ON windlass_ended (remove_at) WHERE remove_at IS NOT NULL;
+
+-- Payloads that are too large to stand with their job, whose own payload is NULL then.
 CREATE TABLE windlass_payload (row INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 
 -- What a job left behind.
@@ -106,15 +131,22 @@ CREATE INDEX windlass_schedule_due ON windlass_schedule (next_tick) WHERE paused
 
 -- For people: `SELECT * FROM windlass_jobs WHERE state = 'failed'`.
 CREATE VIEW windlass_jobs AS
-  SELECT q.name AS queue, l.kind, s.name AS state, j.id, j.priority, j.attempt, j.attempts_max,
-         j.worker, j.stalls, CAST(coalesce(j.payload, p.payload) AS TEXT) AS payload, e.failures,
+  SELECT q.name AS queue, l.kind, s.name AS state, j.id, j.priority,
+         coalesce(r.attempt, a.attempt, d.attempt, e.attempt) AS attempt, j.attempts_max,
+         a.worker, coalesce(r.stalls, a.stalls, d.stalls, e.stalls) AS stalls,
+         CAST(coalesce(j.payload, p.payload) AS TEXT) AS payload, x.failures,
          datetime(j.created_at / 1000, 'unixepoch') AS created,
-         datetime(nullif(j.due_at, 9223372036854775807) / 1000, 'unixepoch') AS due,
-         datetime(j.expires_at / 1000, 'unixepoch') AS lease_until,
-         datetime(j.finished_at / 1000, 'unixepoch') AS finished
+         datetime(nullif(d.due_at, 9223372036854775807) / 1000, 'unixepoch') AS due,
+         datetime(a.expires_at / 1000, 'unixepoch') AS lease_until,
+         datetime(e.finished_at / 1000, 'unixepoch') AS finished
     FROM windlass_job j
     JOIN windlass_queue q ON q.id = j.queue
     JOIN windlass_lane l ON l.id = j.lane
-    JOIN windlass_state s ON s.code = j.state
+    LEFT JOIN windlass_scheduled d ON d.row = j.row
+    LEFT JOIN windlass_ready r ON r.lane = j.lane AND r.grp = j.grp AND r.ord = j.ord AND r.row = j.row
+    LEFT JOIN windlass_active a ON a.row = j.row
+    LEFT JOIN windlass_ended e ON e.row = j.row
+    LEFT JOIN windlass_state s
+           ON s.code = coalesce(e.state, iif(a.row, 2, NULL), iif(r.row, 1, NULL), iif(d.row, 0, NULL))
     LEFT JOIN windlass_payload p ON p.row = j.row
-    LEFT JOIN windlass_extra e ON e.row = j.row;
+    LEFT JOIN windlass_extra x ON x.row = j.row;

@@ -28,6 +28,10 @@ use windlass_sqlite::rusqlite::types::Value;
 /// Damage to these concerns what is damaged and nobody else.
 const OF_ONE: &[&str] = &[
     "windlass_job",
+    "windlass_scheduled",
+    "windlass_ready",
+    "windlass_active",
+    "windlass_ended",
     "windlass_payload",
     "windlass_extra",
     "windlass_log",
@@ -67,27 +71,28 @@ fn damage() -> impl Strategy<Value = Damage> {
     (places, value()).prop_map(|((table, column, row), value)| Damage { table, column, row, value })
 }
 
-/// Writes the value, unless a constraint forbids it. Answers the `row` of the job that it hit, if that can be told, and
-/// 0 for a dedup key.
-fn apply(path: &Path, damage: &Damage, tables: &[&str]) -> Option<i64> {
+/// Writes the value, unless a constraint forbids it. Answers the `row`s of the jobs that it hit, and 0 for a dedup key.
+fn apply(path: &Path, damage: &Damage, tables: &[&str]) -> Vec<i64> {
     let conn = raw(path);
     let table = tables[damage.table % tables.len()];
     let mut ask = conn.prepare(&format!("SELECT name FROM pragma_table_info('{table}')")).unwrap();
     let columns: Vec<String> = ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let key = &columns[0];
+    let key = columns.iter().find(|column| *column == "row").unwrap_or(&columns[0]);
     let mut ask = conn.prepare(&format!("SELECT {key} FROM {table} ORDER BY {key}")).unwrap();
     let keys: Vec<Value> = ask.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     if keys.is_empty() {
-        return None;
+        return Vec::new();
     }
     let (column, row) = (&columns[damage.column % columns.len()], &keys[damage.row % keys.len()]);
     let sql = format!("UPDATE OR IGNORE {table} SET {column}=?1 WHERE {key}=?2");
     // A type or a constraint may forbid it, which is as good.
     let _ = conn.execute(&sql, [&damage.value, row]);
-    match row {
-        _ if table == "windlass_dedup" => Some(0),
-        Value::Integer(row) if matches!(table, "windlass_job" | "windlass_payload" | "windlass_extra") => Some(*row),
-        _ => None,
+    match (row, &damage.value) {
+        _ if table == "windlass_dedup" => vec![0],
+        // A row that says to be another job's hits both.
+        (Value::Integer(row), Value::Integer(other)) if key == "row" && column == key => vec![*row, *other],
+        (Value::Integer(row), _) if key == "row" => vec![*row],
+        _ => Vec::new(),
     }
 }
 
@@ -188,7 +193,7 @@ async fn survive(damages: &[Damage], tables: &[&str]) -> (bool, Vec<(JobId, Stat
         raw(&path).query_row(sql, [id.to_string()], |row| row.get(0)).unwrap()
     };
     let rows: Vec<(JobId, i64)> = ids.iter().map(|id| (*id, row_of(id))).collect();
-    let hit: Vec<i64> = damages.iter().filter_map(|damage| apply(&path, damage, tables)).collect();
+    let hit: Vec<i64> = damages.iter().flat_map(|damage| apply(&path, damage, tables)).collect();
     use_everything(&store, &clock, &ids).await;
     work(&store).await;
     clock.advance_ms(2 * LEASE_MS);

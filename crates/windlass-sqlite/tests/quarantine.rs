@@ -41,29 +41,29 @@ const DAMAGES: &[(&str, When, &str)] = &[
     ("the payload is a number", Ready, "UPDATE windlass_job SET payload=7 WHERE row=?1"),
     ("the content type is bytes", Ready, "UPDATE windlass_job SET content_type=x'00ff' WHERE row=?1"),
     ("the payload of a scheduled job is gone", Scheduled, "UPDATE windlass_job SET payload=NULL WHERE row=?1"),
-    ("the state is out of range", Ready, "UPDATE windlass_job SET state=77 WHERE row=?1"),
-    ("the state is negative", Active, "UPDATE windlass_job SET state=-1 WHERE row=?1"),
-    ("the state is a text", Scheduled, "UPDATE windlass_job SET state='ready' WHERE row=?1"),
-    ("the state is another", Ready, "UPDATE windlass_job SET state=3 WHERE row=?1"),
-    ("the state of an active job is ready", Active, "UPDATE windlass_job SET state=1 WHERE row=?1"),
-    ("the state of a scheduled job is failed", Scheduled, "UPDATE windlass_job SET state=4 WHERE row=?1"),
-    ("the state of an ended job is out of range", Ended, "UPDATE windlass_job SET state=9 WHERE row=?1"),
-    ("the place is a text", Ready, "UPDATE windlass_job SET ord='first' WHERE row=?1"),
-    ("the attempt is a text", Ready, "UPDATE windlass_job SET attempt='one' WHERE row=?1"),
     ("the budget is negative", Ready, "UPDATE windlass_job SET attempts_max=-1 WHERE row=?1"),
     ("the priority is too large", Ready, "UPDATE windlass_job SET priority=99999 WHERE row=?1"),
     ("the flags are bytes", Ready, "UPDATE windlass_job SET flags=x'01' WHERE row=?1"),
+    ("the flags of an active job are bytes", Active, "UPDATE windlass_job SET flags=x'01' WHERE row=?1"),
     ("the birth is a text", Ready, "UPDATE windlass_job SET created_at='yesterday' WHERE row=?1"),
     ("the fingerprint is a text", Scheduled, "UPDATE windlass_job SET fingerprint='x' WHERE row=?1"),
     ("the dedup key is too short", Ready, "UPDATE windlass_job SET dedup=x'0102' WHERE row=?1"),
-    ("the due time is a text", Scheduled, "UPDATE windlass_job SET due_at='soon' WHERE row=?1"),
-    ("a ready job has a due time", Ready, "UPDATE windlass_job SET due_at=1 WHERE row=?1"),
-    ("the worker has control characters", Active, "UPDATE windlass_job SET worker='w'||char(7) WHERE row=?1"),
-    ("the worker is gone", Active, "UPDATE windlass_job SET worker=NULL WHERE row=?1"),
-    ("the token is a text", Active, "UPDATE windlass_job SET token='secret' WHERE row=?1"),
-    ("the lease ends at a text", Active, "UPDATE windlass_job SET expires_at='soon' WHERE row=?1"),
-    ("the end is a text", Ended, "UPDATE windlass_job SET finished_at='then' WHERE row=?1"),
     ("the queue is another", Ready, "UPDATE windlass_job SET queue=4711 WHERE row=?1"),
+    ("the lane is another", Ready, "UPDATE windlass_job SET lane=4711 WHERE row=?1"),
+    ("the group is another", Ready, "UPDATE windlass_job SET grp=4711 WHERE row=?1"),
+    ("the group of an ended job is a text", Ended, "UPDATE windlass_job SET grp='x' WHERE row=?1"),
+    ("the place is another", Ready, "UPDATE windlass_job SET ord=4711 WHERE row=?1"),
+    ("the place is a text", Ready, "UPDATE windlass_job SET ord='first' WHERE row=?1"),
+    ("the place among the ready ones is another", Ready, "UPDATE windlass_ready SET ord=4711 WHERE row=?1"),
+    ("the place among the ready ones is a text", Ready, "UPDATE windlass_ready SET ord='first' WHERE row=?1"),
+    ("the attempt is a text", Ready, "UPDATE windlass_ready SET attempt='one' WHERE row=?1"),
+    ("the due time is a text", Scheduled, "UPDATE windlass_scheduled SET due_at='soon' WHERE row=?1"),
+    ("the attempt of a scheduled job is a text", Scheduled, "UPDATE windlass_scheduled SET attempt='x' WHERE row=?1"),
+    ("the worker has control characters", Active, "UPDATE windlass_active SET worker='w'||char(7) WHERE row=?1"),
+    ("the token is a text", Active, "UPDATE windlass_active SET token='secret' WHERE row=?1"),
+    ("the lease ends at a text", Active, "UPDATE windlass_active SET expires_at='soon' WHERE row=?1"),
+    ("the end is a text", Ended, "UPDATE windlass_ended SET finished_at='then' WHERE row=?1"),
+    ("the attempt of an ended job is a text", Ended, "UPDATE windlass_ended SET attempt='x' WHERE row=?1"),
 ];
 
 /// A store with three jobs, of which one is about to be damaged.
@@ -189,12 +189,78 @@ fn a_job_whose_id_cannot_be_read_gets_one_to_be_named_by() {
 }
 
 #[test]
+fn a_ready_row_that_is_no_jobs_or_another_jobs_goes_and_nobody_notices() {
+    let strays = [
+        "INSERT INTO windlass_ready SELECT lane,grp,-5,999999,0,0,0,0,NULL,NULL,NULL FROM windlass_ready WHERE row=?1",
+        "INSERT INTO windlass_ready SELECT lane,grp,-5,'what',0,0,0,0,NULL,NULL,NULL FROM windlass_ready WHERE row=?1",
+        "INSERT INTO windlass_ready SELECT lane,grp,-5,row,0,0,0,0,NULL,NULL,NULL FROM windlass_ready WHERE row=?1",
+        "INSERT INTO windlass_ready SELECT lane,grp,'x',row,0,0,0,0,NULL,NULL,NULL FROM windlass_ready WHERE row=?1",
+    ];
+    block(async {
+        for stray in strays {
+            let scene = Scene::new(Ready).await;
+            scene.damage(stray);
+            scene.others_go_on_with_victim().await;
+            assert_eq!(counts(&scene.store).await, recount(&scene.path), "{stray}");
+        }
+    });
+}
+
+#[test]
+fn rows_of_no_job_do_not_stand_before_those_of_others() {
+    let strays = [
+        "INSERT INTO windlass_scheduled SELECT 9000+value,queue,lane,-1,0,0,0,0,NULL,NULL,NULL FROM windlass_job,\
+         generate_series(1,200) WHERE row=?1",
+        "INSERT INTO windlass_active SELECT 9000+value,queue,lane,'w',1,-1,NULL,0,0,0,0,NULL,NULL,NULL FROM windlass_job,\
+         generate_series(1,200) WHERE row=?1",
+    ];
+    block(async {
+        for (stray, when) in strays.into_iter().zip([Scheduled, Active]) {
+            let scene = Scene::new(when).await;
+            let stray = stray.replace("generate_series(1,200)", SERIES);
+            let conn = raw(&scene.path);
+            let row: i64 = conn.query_row("SELECT min(row) FROM windlass_job", [], |row| row.get(0)).unwrap();
+            assert_eq!(conn.execute(&stray, [row]).unwrap(), 200);
+            scene.clock.advance_ms(2 * LEASE_MS);
+            let small = |kind| windlass_core::store::Sweep { kind, max: 10 };
+            scene.store.sweep(small(SweepKind::Reap)).await.unwrap();
+            let next_at = scene.store.claim(claim_request("w", 10)).await.unwrap();
+            assert_eq!(next_at.jobs.len(), 3, "{stray}");
+            assert_eq!(next_at.next_at, None, "{stray}");
+        }
+    });
+}
+
+/// The numbers from 1 to 200.
+const SERIES: &str =
+    "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value+1 FROM n WHERE value<200) SELECT value FROM n)";
+
+#[test]
+fn a_job_that_stands_nowhere_is_shown_and_removed() {
+    let damages = [
+        (Ready, "DELETE FROM windlass_ready WHERE row=?1", "not in exactly one state"),
+        (Ended, "UPDATE windlass_ended SET state=9 WHERE row=?1", "out of range"),
+        (Ended, "UPDATE windlass_ended SET state=1 WHERE row=?1", "no end"),
+    ];
+    block(async {
+        for (when, sql, expected) in damages {
+            let scene = Scene::new(when).await;
+            scene.damage(sql);
+            scene.others_go_on().await;
+            let why = get(&scene.store, scene.victim).await.quarantined.unwrap();
+            assert!(why.contains(expected), "{why}");
+            scene.remove(scene.victim).await;
+        }
+    });
+}
+
+#[test]
 fn the_worker_of_a_damaged_job_is_told_that_its_lease_is_lost() {
     block(async {
         let scene = Scene::new(Ready).await;
         let leased = claim(&scene.store, "w", 1).await.remove(0);
         assert_eq!(leased.lease.job, scene.victim);
-        scene.damage("UPDATE windlass_job SET stalls='x' WHERE row=?1");
+        scene.damage("UPDATE windlass_active SET stalls='x' WHERE row=?1");
         assert_eq!(report(&scene.store, "w", leased.lease).await, Err(Error::LeaseLost));
         shown_as_quarantined(&scene, scene.victim).await;
         scene.others_go_on().await;

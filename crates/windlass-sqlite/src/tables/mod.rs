@@ -8,6 +8,7 @@ mod delegate;
 mod groups;
 mod jobs;
 mod meta;
+mod places;
 mod queues;
 mod recent;
 mod records;

@@ -1,4 +1,4 @@
-//! How a record stands in its row.
+//! How a record stands in its rows: one that says what the job is, and one of the table of its state.
 
 use crate::values::{Col, Name};
 use rusqlite::Row as SqlRow;
@@ -11,6 +11,8 @@ use windlass_core::time::Timestamp;
 
 /// The time of a job that waits behind another, so that one index serves both.
 pub(super) const HELD: i64 = i64::MAX;
+/// The partition of ids that stand in for unreadable ones; no job is made there.
+pub(super) const NAMELESS: u16 = u16::MAX;
 
 const LIFO: i64 = 1;
 const CANCEL: i64 = 2;
@@ -18,82 +20,138 @@ const GROUPED: i64 = 4;
 const KEEPS_ITSELF: i64 = 8;
 const QUARANTINED: i64 = 16;
 
-/// The columns of a record; `ord` and `row` come first.
-macro_rules! columns {
+/// In which of the four tables a row was found.
+const IN_SCHEDULED: i64 = 1;
+const IN_READY: i64 = 2;
+const IN_ACTIVE: i64 = 4;
+const IN_ENDED: i64 = 8;
+
+/// What a job is, after its place and its row.
+macro_rules! job {
     () => {
-        "ord,j.row,id,queue,lane,grp,state,priority,flags,attempt,attempts_max,stalls,stalls_max,retries,due_at,worker,token,\
-         expires_at,last_token,last_state,created_at,ready_at,claimed_at,finished_at,remove_at,fingerprint,dedup"
+        "j.id,j.queue,j.lane,j.grp,j.priority,j.flags,j.attempts_max,j.stalls_max,j.created_at,j.fingerprint,j.dedup"
     };
 }
 
-/// The partition of ids that stand in for unreadable ones; no job is made there.
-pub(super) const NAMELESS: u16 = u16::MAX;
+/// Where it stands, if it may be in any state.
+macro_rules! standing {
+    () => {
+        "(s.row IS NOT NULL)+2*(r.row IS NOT NULL)+4*(a.row IS NOT NULL)+8*(e.row IS NOT NULL),\
+         coalesce(r.attempt,a.attempt,e.attempt,s.attempt) AS attempt,coalesce(r.stalls,a.stalls,e.stalls,s.stalls) AS stalls,\
+         coalesce(r.retries,a.retries,e.retries,s.retries) AS retries,coalesce(r.ready_at,a.ready_at,e.ready_at,s.ready_at) AS ready_at,\
+         coalesce(r.claimed_at,a.claimed_at,e.claimed_at,s.claimed_at) AS claimed_at,\
+         coalesce(r.last_token,a.last_token,e.last_token,s.last_token) AS last_token,\
+         coalesce(r.last_state,a.last_state,e.last_state,s.last_state) AS last_state,\
+         s.due_at,a.worker,a.token,a.expires_at,e.state,e.finished_at,e.remove_at"
+    };
+}
 
-pub(super) const SELECT: &str = concat!("SELECT ", columns!(), " FROM windlass_job j WHERE j.row=?1");
-/// With what says which index a damaged record stands in.
-pub(super) const SELECT_DAMAGED: &str =
-    concat!("SELECT ", columns!(), ",rdy,outcome FROM windlass_job j WHERE j.row=?1");
-/// With the payload, its type and the rest behind the record.
-pub(super) const SELECT_READY: &str = concat!(
-    "SELECT ",
-    columns!(),
-    ",payload,content_type,rest FROM windlass_job j \
-     WHERE rdy IS NOT NULL AND rdy=?1 AND grp=?2 AND ord>?3 ORDER BY ord LIMIT ?4"
+macro_rules! others {
+    () => {
+        " LEFT JOIN windlass_scheduled s ON s.row=j.row LEFT JOIN windlass_active a ON a.row=j.row \
+          LEFT JOIN windlass_ended e ON e.row=j.row WHERE j.row=?1"
+    };
+}
+
+pub(super) const SELECT: &str = concat!(
+    "SELECT j.ord,j.row,",
+    job!(),
+    ",",
+    standing!(),
+    " FROM windlass_job j LEFT JOIN windlass_ready r ON r.lane=j.lane AND r.grp=j.grp AND r.ord=j.ord AND r.row=j.row",
+    others!()
 );
+/// With the places that the tables of the states know of. (This one looks through all ready jobs.)
+pub(super) const SELECT_DAMAGED: &str = concat!(
+    "SELECT coalesce(r.ord,j.ord),j.row,",
+    job!(),
+    ",",
+    standing!(),
+    ",coalesce(r.lane,a.lane,e.lane,s.lane),r.grp FROM windlass_job j LEFT JOIN windlass_ready r ON r.row=j.row",
+    others!()
+);
+/// With the place that the job itself knows of, its payload, the payload's type and the rest behind the record.
+pub(super) const SELECT_READY: &str = concat!(
+    "SELECT r.ord,r.row,",
+    job!(),
+    ",2,r.attempt,r.stalls,r.retries,r.ready_at,r.claimed_at,r.last_token,r.last_state,j.ord,j.payload,j.content_type,\
+     j.rest FROM windlass_ready r LEFT JOIN windlass_job j ON j.row=r.row \
+     WHERE r.lane=?1 AND r.grp=?2 AND r.ord>?3 ORDER BY r.ord LIMIT ?4"
+);
+/// The first column behind the record in [`SELECT_READY`].
+pub(super) const BEHIND_READY: usize = 21;
 
 pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
-    let flags: i64 = row.get(8)?;
-    let worker: Option<Name<WorkerId>> = row.get(15)?;
-    let token: Option<Col<Token>> = row.get(16)?;
-    let expires_at: Option<Col<Timestamp>> = row.get(17)?;
-    let held = match (worker, token, expires_at) {
-        (Some(Name(worker)), Some(Col(token)), Some(Col(expires_at))) => Some(Held { token, worker, expires_at }),
-        _ => None,
-    };
-    let last_token: Option<Col<Token>> = row.get(18)?;
-    let last_state: Option<Col<State>> = row.get(19)?;
-    let last_report = last_token.zip(last_state).map(|(Col(token), Col(state))| LastReport { token, state });
+    let found: i64 = row.get(13)?;
+    if found.count_ones() != 1 {
+        return Err(unfit("it is not in exactly one state"));
+    }
+    let flags: i64 = row.get(7)?;
+    let last_token: Option<Col<Token>> = row.get(19)?;
+    let last_state: Option<Col<State>> = row.get(20)?;
     let time =
         |at: usize| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<Col<_>>>(at)?.map(|at| at.0)) };
-    let state = row.get::<_, Col<State>>(6)?.0;
-    let fits = (state == State::Active) == held.is_some()
-        && (state == State::Scheduled) == time(14)?.is_some()
-        && state.is_terminal() == time(23)?.is_some();
-    if !fits {
-        return Err(FromSqlError::Other(format!("the state {state} does not fit the times beside it").into()).into());
-    }
+    let mut life = Life {
+        state: State::Ready,
+        due_at: None,
+        attempt: row.get(14)?,
+        attempts_max: row.get(8)?,
+        stalls: row.get(15)?,
+        stalls_max: row.get(9)?,
+        retries: row.get(16)?,
+        held: None,
+        cancel_requested: flags & CANCEL != 0,
+        last_report: last_token.zip(last_state).map(|(Col(token), Col(state))| LastReport { token, state }),
+        claimed_at: time(18)?,
+        finished_at: None,
+    };
+    let remove_at = match found {
+        IN_SCHEDULED => {
+            life.state = State::Scheduled;
+            life.due_at = Some(row.get::<_, Col<Timestamp>>(21)?.0).filter(|at| at.as_ms() != HELD);
+            None
+        }
+        IN_ACTIVE => {
+            let (Name(worker), Col(token)): (Name<WorkerId>, Col<Token>) = (row.get(22)?, row.get(23)?);
+            life.state = State::Active;
+            life.held = Some(Held { token, worker, expires_at: row.get::<_, Col<_>>(24)?.0 });
+            None
+        }
+        IN_ENDED => {
+            life.state = ended_state(row.get::<_, Col<State>>(25)?.0)?;
+            life.finished_at = Some(row.get::<_, Col<_>>(26)?.0);
+            time(27)?
+        }
+        _ => None,
+    };
+    let group = row.get::<_, Option<Col<u64>>>(5)?.map(|id| GroupId(id.0));
     Ok(Record {
         row: Row(row.get::<_, Col<u64>>(1)?.0),
         id: row.get::<_, Col<_>>(2)?.0,
         queue: QueueId(row.get::<_, Col<u64>>(3)?.0),
         lane: LaneId(row.get::<_, Col<u64>>(4)?.0),
-        group: row.get::<_, Option<Col<u64>>>(5)?.map(|id| GroupId(id.0)),
+        group: group.filter(|_| matches!(life.state, State::Ready | State::Active)),
         grouped: flags & GROUPED != 0,
-        priority: row.get(7)?,
+        priority: row.get(6)?,
         lifo: flags & LIFO != 0,
         ord: Ord64(row.get(0)?),
-        life: Life {
-            state,
-            due_at: time(14)?.filter(|at| at.as_ms() != HELD),
-            attempt: row.get(9)?,
-            attempts_max: row.get(10)?,
-            stalls: row.get(11)?,
-            stalls_max: row.get(12)?,
-            retries: row.get(13)?,
-            held,
-            cancel_requested: flags & CANCEL != 0,
-            last_report,
-            claimed_at: time(22)?,
-            finished_at: time(23)?,
-        },
-        created_at: row.get::<_, Col<_>>(20)?.0,
-        ready_at: row.get::<_, Col<_>>(21)?.0,
-        remove_at: time(24)?,
-        fingerprint: row.get::<_, Col<u64>>(25)?.0,
-        dedup: row.get(26)?,
+        life,
+        created_at: row.get::<_, Col<_>>(10)?.0,
+        ready_at: row.get::<_, Col<_>>(17)?.0,
+        remove_at,
+        fingerprint: row.get::<_, Col<u64>>(11)?.0,
+        dedup: row.get(12)?,
         keeps_itself: flags & KEEPS_ITSELF != 0,
         quarantined: flags & QUARANTINED != 0,
     })
+}
+
+fn unfit(why: &str) -> rusqlite::Error {
+    FromSqlError::Other(why.into()).into()
+}
+
+fn ended_state(state: State) -> rusqlite::Result<State> {
+    if state.is_terminal() { Ok(state) } else { Err(unfit("it has ended in a state that is no end")) }
 }
 
 /// What can be read of a record, with something harmless in place of the rest.
@@ -101,35 +159,40 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
     fn get<T: FromSql>(row: &SqlRow<'_>, at: usize) -> Option<T> {
         row.get_ref(at).ok().filter(|value| *value != ValueRef::Null).and_then(|value| T::column_result(value).ok())
     }
-    let number = |at: usize| get::<Col<u64>>(row, at).map_or(0, |number| number.0);
-    let place = number(1);
-    let there = |at: usize| row.get_ref(at).is_ok_and(|value| value != ValueRef::Null);
-    // The indexes and the counters follow these columns, so they know best which state it left.
+    let number = |at: usize| get::<Col<u64>>(row, at).map(|number| number.0);
+    let place = number(1).unwrap_or(0);
+    let found: i64 = get(row, 13).unwrap_or(0);
     let state = match () {
-        () if there(27) => State::Ready,
-        () if there(17) => State::Active,
-        () if there(14) => State::Scheduled,
-        () => get::<Col<State>>(row, 28).or_else(|| get(row, 6)).map_or(State::Failed, |state| state.0),
+        () if found & IN_READY != 0 => State::Ready,
+        () if found & IN_ACTIVE != 0 => State::Active,
+        () if found & IN_SCHEDULED != 0 => State::Scheduled,
+        // What it was last reported to be says it, too, unless nobody reported it.
+        () if found & IN_ENDED != 0 => {
+            let ends = [25, 20].into_iter().filter_map(|at| get::<Col<State>>(row, at)).map(|state| state.0);
+            ends.into_iter().find(|state| state.is_terminal()).unwrap_or(State::Failed)
+        }
+        // A ready job is the one that loses its place most easily.
+        () => State::Ready,
     };
-    let flags: i64 = get(row, 8).unwrap_or(0);
+    let flags: i64 = get(row, 7).unwrap_or(0);
     let life = Life::new(Some(Timestamp::from_ms(0)), Timestamp::from_ms(0), 1, 0);
     Ok(Record {
         row: Row(place),
         // An id that cannot be read gets one by which the row can be named and removed.
         id: get::<Col<JobId>>(row, 2).map_or(JobId::from_parts(NAMELESS, u128::from(place)), |id| id.0),
-        queue: QueueId(number(3)),
-        lane: LaneId(if there(27) { number(27) } else { number(4) }),
-        group: get::<Col<u64>>(row, 5).map(|id| GroupId(id.0)),
+        queue: QueueId(number(3).unwrap_or(0)),
+        lane: LaneId(number(28).or(number(4)).unwrap_or(0)),
+        group: number(29).or(number(5)).map(GroupId),
         grouped: flags & GROUPED != 0,
-        priority: get(row, 7).unwrap_or(0),
+        priority: get(row, 6).unwrap_or(0),
         lifo: false,
         ord: Ord64(get(row, 0).unwrap_or(0)),
-        life: Life { state, attempt: get(row, 9).unwrap_or(0), ..life },
-        created_at: get::<Col<_>>(row, 20).map_or(Timestamp::from_ms(0), |at| at.0),
+        life: Life { state, attempt: get(row, 14).unwrap_or(0), ..life },
+        created_at: get::<Col<_>>(row, 10).map_or(Timestamp::from_ms(0), |at| at.0),
         ready_at: Timestamp::from_ms(0),
         remove_at: None,
-        fingerprint: number(25),
-        dedup: get(row, 26),
+        fingerprint: number(11).unwrap_or(0),
+        dedup: get(row, 12),
         keeps_itself: false,
         quarantined: false,
     })
@@ -144,14 +207,4 @@ pub(super) fn flags(record: &Record) -> i64 {
         (record.quarantined, QUARANTINED),
     ];
     bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
-}
-
-pub(super) fn due(record: &Record) -> Option<i64> {
-    let waits = record.state() == State::Scheduled;
-    waits.then(|| record.life.due_at.map_or(HELD, Timestamp::as_ms))
-}
-
-/// Its state, once it has ended.
-pub(super) fn outcome(record: &Record) -> Option<Col<State>> {
-    Some(record.state()).filter(|state| state.is_terminal()).map(Col)
 }

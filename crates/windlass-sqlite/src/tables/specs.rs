@@ -92,7 +92,7 @@ pub(super) struct Stored {
 
 impl<C: Borrow<Connection>> Specs<'_, C> {
     pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
-        let jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
+        let mut jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
         let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
         let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
         let mut stored = match self.recent.take_spec(row) {

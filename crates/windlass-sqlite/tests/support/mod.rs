@@ -130,7 +130,10 @@ pub(crate) async fn counts(store: &SqliteStore) -> QueueCounts {
 /// The counters of the queue `q`, counted.
 pub(crate) fn recount(path: &Path) -> QueueCounts {
     let conn = raw(path);
-    let mut ask = conn.prepare("SELECT state, count(*) FROM windlass_job GROUP BY state").unwrap();
+    let sql = "SELECT 0, count(*) FROM windlass_scheduled UNION ALL SELECT 1, count(*) FROM windlass_ready \
+               UNION ALL SELECT 2, count(*) FROM windlass_active \
+               UNION ALL SELECT state, count(*) FROM windlass_ended GROUP BY state";
+    let mut ask = conn.prepare(sql).unwrap();
     let mut counts = [0; 6];
     let rows = ask.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?))).unwrap();
     for row in rows {

@@ -1,0 +1,384 @@
+//! Where jobs stand: a table for each state (one for all three ends), and the queries over them.
+
+use super::jobs::Jobs;
+use super::limit;
+use super::records::{BEHIND_READY, HELD, SELECT_READY, read};
+use super::specs;
+use crate::db::Db;
+use crate::values::Col;
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row as SqlRow, params};
+use std::borrow::Borrow;
+use windlass_core::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
+use windlass_core::id::JobId;
+use windlass_core::job::State;
+use windlass_core::name::WorkerId;
+use windlass_core::time::Timestamp;
+use windlass_core::{Error, Result};
+
+/// Takes a job from where it stood to where it stands now.
+pub(super) fn move_to<C: Borrow<Connection>>(db: &mut Db<C>, before: &Record, after: &Record) -> Result<()> {
+    if only_renewed(before, after) {
+        return renew(db, after);
+    }
+    if !is_same_place(before, after) {
+        take(db, before)?;
+    }
+    put(db, after)
+}
+
+/// True when the new row takes the place of the old one.
+fn is_same_place(before: &Record, after: &Record) -> bool {
+    let (from, to) = (before.state(), after.state());
+    match to {
+        State::Ready => {
+            from == to && before.lane == after.lane && before.group == after.group && before.ord == after.ord
+        }
+        State::Scheduled | State::Active => from == to,
+        State::Succeeded | State::Failed | State::Cancelled => from.is_terminal(),
+    }
+}
+
+/// True when nothing but the end of the lease differs.
+fn only_renewed(before: &Record, after: &Record) -> bool {
+    if before.state() != State::Active || after.state() != State::Active {
+        return false;
+    }
+    let mut same = before.clone();
+    same.life.held.clone_from(&after.life.held);
+    same == *after
+}
+
+fn renew<C: Borrow<Connection>>(db: &mut Db<C>, after: &Record) -> Result<()> {
+    let expires_at = after.life.held.as_ref().map(|held| Col(held.expires_at));
+    db.run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at]).map(drop)
+}
+
+/// Takes a job out of its state.
+pub(super) fn take<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<()> {
+    let row = Col(record.row.0);
+    let taken = match record.state() {
+        State::Scheduled => db.run("DELETE FROM windlass_scheduled WHERE row=?1", [row]),
+        State::Ready => {
+            let group = record.group.map(|id| Col(id.0));
+            let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord=?3 AND row=?4";
+            db.run(sql, params![Col(record.lane.0), group, record.ord.0, row])
+        }
+        State::Active => db.run("DELETE FROM windlass_active WHERE row=?1", [row]),
+        State::Succeeded | State::Failed | State::Cancelled => db.run("DELETE FROM windlass_ended WHERE row=?1", [row]),
+    };
+    taken.map(drop)
+}
+
+/// Takes a job out of every state, wherever a damaged row may say that it is. Looks through all ready jobs.
+pub(super) fn take_everywhere<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<()> {
+    for table in ["scheduled", "ready", "active", "ended"] {
+        db.run(&format!("DELETE FROM windlass_{table} WHERE row=?1"), [Col(row.0)])?;
+    }
+    Ok(())
+}
+
+/// Puts a job into its state.
+pub(super) fn put<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<()> {
+    match record.state() {
+        State::Scheduled => put_scheduled(db, record),
+        State::Ready => put_ready(db, record),
+        State::Active => put_active(db, record),
+        State::Succeeded | State::Failed | State::Cancelled => put_ended(db, record),
+    }?;
+    Ok(())
+}
+
+fn put_scheduled<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+    let life = &record.life;
+    db.run(
+        "INSERT OR REPLACE INTO windlass_scheduled(row,queue,lane,due_at,attempt,stalls,retries,ready_at,claimed_at,\
+         last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+        params![
+            Col(record.row.0),
+            Col(record.queue.0),
+            Col(record.lane.0),
+            life.due_at.map_or(HELD, Timestamp::as_ms),
+            life.attempt,
+            life.stalls,
+            life.retries,
+            Col(record.ready_at),
+            life.claimed_at.map(Col),
+            life.last_report.map(|last| Col(last.token)),
+            life.last_report.map(|last| Col(last.state))
+        ],
+    )
+}
+
+fn put_ready<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+    let life = &record.life;
+    db.run(
+        "INSERT OR REPLACE INTO windlass_ready(lane,grp,ord,row,attempt,stalls,retries,ready_at,claimed_at,\
+         last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+        params![
+            Col(record.lane.0),
+            record.group.map(|id| Col(id.0)),
+            record.ord.0,
+            Col(record.row.0),
+            life.attempt,
+            life.stalls,
+            life.retries,
+            Col(record.ready_at),
+            life.claimed_at.map(Col),
+            life.last_report.map(|last| Col(last.token)),
+            life.last_report.map(|last| Col(last.state))
+        ],
+    )
+}
+
+fn put_active<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+    let life = &record.life;
+    let held = life.held.as_ref();
+    let worker = held.map(|held| held.worker.as_str());
+    db.run(
+        "INSERT OR REPLACE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,attempt,stalls,retries,ready_at,\
+         claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+        params![
+            Col(record.row.0),
+            Col(record.queue.0),
+            Col(record.lane.0),
+            worker,
+            held.map(|held| Col(held.token)),
+            held.map(|held| Col(held.expires_at)),
+            worker.filter(|_| life.cancel_requested),
+            life.attempt,
+            life.stalls,
+            life.retries,
+            Col(record.ready_at),
+            life.claimed_at.map(Col),
+            life.last_report.map(|last| Col(last.token)),
+            life.last_report.map(|last| Col(last.state))
+        ],
+    )
+}
+
+fn put_ended<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+    let life = &record.life;
+    db.run(
+        "INSERT OR REPLACE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,stalls,retries,ready_at,\
+         claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
+        params![
+            Col(record.row.0),
+            Col(record.lane.0),
+            Col(life.state),
+            life.finished_at.map(Col),
+            record.remove_at.map(Col),
+            life.attempt,
+            life.stalls,
+            life.retries,
+            Col(record.ready_at),
+            life.claimed_at.map(Col),
+            life.last_report.map(|last| Col(last.token)),
+            life.last_report.map(|last| Col(last.state))
+        ],
+    )
+}
+
+/// A row of the ready ones, as a claim meets it.
+enum Met {
+    /// The job is where it says that it is.
+    Ready(Ord64, Row),
+    /// It is not, or cannot be read.
+    Doubtful { ord: Value, row: Value },
+}
+
+impl<C: Borrow<Connection>> Jobs<'_, C> {
+    /// Ready jobs in order; their records and specs are read along, because whoever asks is about to claim them.
+    pub(super) fn ready(
+        mut self,
+        of: (LaneId, GroupId),
+        after: Option<Ord64>,
+        max: usize,
+    ) -> Result<Vec<(Ord64, Row)>> {
+        let after = after.map_or(i64::MIN, |ord| ord.0);
+        loop {
+            let recent = &mut *self.recent;
+            let met = self.db.all(SELECT_READY, params![Col(of.0.0), Col(of.1.0), after, limit(max)], |row| {
+                let known: Option<Ord64> = row.get(BEHIND_READY).ok().map(Ord64);
+                match read(row) {
+                    Ok(record) if (record.lane, record.group) == (of.0, Some(of.1)) && known == Some(record.ord) => {
+                        let place = Met::Ready(record.ord, record.row);
+                        if let Ok(spec) = specs::read_at(row, BEHIND_READY + 1) {
+                            recent.note_ahead(record, spec);
+                        }
+                        Ok(place)
+                    }
+                    _ => Ok(Met::Doubtful { ord: row.get(0)?, row: row.get(1)? }),
+                }
+            })?;
+            let mut found = Vec::with_capacity(met.len());
+            let mut strays = false;
+            for met in met {
+                match met {
+                    Met::Ready(ord, row) => found.push((ord, row)),
+                    Met::Doubtful { ord, row } => match self.doubtful(of, &ord, &row)? {
+                        Some(place) => found.push(place),
+                        None => strays = true,
+                    },
+                }
+            }
+            // What was in the way of others is gone now.
+            if !strays {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// A ready row whose job says otherwise: a stray goes, and a job that is damaged is left to whoever claims it.
+    fn doubtful(&mut self, of: (LaneId, GroupId), ord: &Value, row: &Value) -> Result<Option<(Ord64, Row)>> {
+        if let Value::Integer(row) = *row {
+            let row = Row(row.cast_unsigned());
+            if matches!(self.record(row), Err(Error::Corrupt { .. })) {
+                let ord = if let Value::Integer(ord) = *ord { ord } else { i64::MAX };
+                return Ok(Some((Ord64(ord), row)));
+            }
+        }
+        let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord IS ?3 AND row IS ?4";
+        self.db.run(sql, params![Col(of.0.0), Col(of.1.0), ord, row])?;
+        Ok(None)
+    }
+
+    // A row whose job is not there must not take the place of one that is: all of these ask for the job, too.
+
+    pub(super) fn due(self, queue: QueueId, until: Timestamp, max: usize) -> Result<Vec<Row>> {
+        let sql = "SELECT s.row FROM windlass_scheduled s JOIN windlass_job j ON j.row=s.row \
+                   WHERE s.queue=?1 AND s.due_at<=?2 ORDER BY s.due_at,s.row LIMIT ?3";
+        let until = until.as_ms().min(HELD - 1);
+        self.db.all(sql, params![Col(queue.0), until, limit(max)], read_row)
+    }
+
+    pub(super) fn next_due(self, queue: QueueId) -> Result<Option<Timestamp>> {
+        let sql = "SELECT s.due_at FROM windlass_scheduled s JOIN windlass_job j ON j.row=s.row \
+                   WHERE s.queue=?1 AND s.due_at<?2 ORDER BY s.due_at LIMIT 1";
+        self.db.one(sql, params![Col(queue.0), HELD], |row| Ok(Timestamp::from_ms(number(row, 0))))
+    }
+
+    pub(super) fn expired(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
+        let sql = "SELECT a.row FROM windlass_active a JOIN windlass_job j ON j.row=a.row \
+                   WHERE a.expires_at<=?1 ORDER BY a.expires_at,a.row LIMIT ?2";
+        self.db.all(sql, params![Col(until), limit(max)], read_row)
+    }
+
+    pub(super) fn cancelling(self, worker: &WorkerId) -> Result<Vec<JobId>> {
+        let sql = "SELECT j.id FROM windlass_active a JOIN windlass_job j ON j.row=a.row \
+                   WHERE a.told IS NOT NULL AND a.told=?1 ORDER BY a.row";
+        // One whose id cannot be read is left to whoever reads its job.
+        let ids = self.db.all(sql, [worker.as_str()], |row| Ok(row.get::<_, Col<_>>(0).ok().map(|id| id.0)))?;
+        Ok(ids.into_iter().flatten().collect())
+    }
+
+    pub(super) fn removable(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
+        let sql = "SELECT e.row FROM windlass_ended e JOIN windlass_job j ON j.row=e.row \
+                   WHERE e.remove_at IS NOT NULL AND e.remove_at<=?1 ORDER BY e.remove_at,e.row LIMIT ?2";
+        self.db.all(sql, params![Col(until), limit(max)], read_row)
+    }
+
+    pub(super) fn ended(self, lanes: &[LaneId], state: State, until: Timestamp, max: usize) -> Result<Vec<Row>> {
+        let sql = "SELECT e.finished_at,e.row FROM windlass_ended e JOIN windlass_job j ON j.row=e.row \
+                   WHERE e.lane=?1 AND e.state=?2 AND e.finished_at<=?3 AND e.remove_at IS NULL \
+                   ORDER BY e.finished_at,e.row LIMIT ?4";
+        let mut found = Vec::new();
+        for lane in lanes {
+            let read = |row: &SqlRow<'_>| Ok((number(row, 0), Row(row.get::<_, Col<u64>>(1)?.0)));
+            found.extend(self.db.all(sql, params![Col(lane.0), Col(state), Col(until), limit(max)], read)?);
+        }
+        found.sort_unstable();
+        found.truncate(max);
+        Ok(found.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// Positions are compared as row values, so that the index finds where to go on.
+    pub(super) fn walk(self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+        let range = Range::new(walk);
+        let mut jobs = self;
+        let mut found = match walk.state {
+            State::Scheduled | State::Active => jobs.walk_one(&range, walk, walk.queue.0)?,
+            State::Ready | State::Succeeded | State::Failed | State::Cancelled => {
+                let mut found = Vec::new();
+                for lane in walk.lanes {
+                    found.extend(jobs.walk_one(&range, walk, lane.0)?);
+                }
+                found
+            }
+        };
+        found.sort_unstable_by(|a: &(Position, Row), b| if walk.descending { b.cmp(a) } else { a.cmp(b) });
+        found.truncate(walk.limit);
+        Ok(found)
+    }
+
+    /// Walks through one range of an index, that of the queue or lane `of`.
+    fn walk_one(&mut self, range: &Range, walk: Walk<'_>, of: u64) -> Result<Vec<(Position, Row)>> {
+        let ends = if walk.descending { i64::MAX } else { i64::MIN };
+        let mut from = walk.after.unwrap_or([ends; 3]);
+        let read = |row: &SqlRow<'_>| {
+            let position = [number(row, 0), number(row, 1), number(row, 2)];
+            Ok((position, Row(row.get::<_, Col<u64>>(3)?.0), LaneId(number(row, 4).cast_unsigned())))
+        };
+        let (sql, max) = (&range.sql, limit(walk.limit));
+        let mut found = Vec::new();
+        loop {
+            let page = match range.places {
+                1 => self.db.all(sql, params![Col(of), from[0], max], read)?,
+                2 => self.db.all(sql, params![Col(of), from[0], from[1], max], read)?,
+                _ => self.db.all(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
+            };
+            let next = page.last().map_or(from, |(position, ..)| *position);
+            // Places that cannot be read are all the same one, beyond which there is nothing.
+            let last = page.len() < walk.limit || next == from;
+            from = next;
+            let of_lanes = page.into_iter().filter(|(_, _, lane)| walk.lanes.binary_search(lane).is_ok());
+            found.extend(of_lanes.map(|(position, row, _)| (position, row)));
+            // A page that other lanes have filled is not the end.
+            if last || found.len() >= walk.limit {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// How to walk through a range of an index.
+struct Range {
+    sql: String,
+    /// How many of a position's numbers count.
+    places: usize,
+}
+
+impl Range {
+    fn new(walk: Walk<'_>) -> Self {
+        let (table, which, key) = match walk.state {
+            State::Scheduled => ("scheduled", "queue=?1".to_owned(), "due_at,row"),
+            State::Ready => ("ready", "lane=?1".to_owned(), "lane,grp,ord"),
+            State::Active => ("active", "queue=?1".to_owned(), "row"),
+            ended => ("ended", format!("lane=?1 AND state={}", ended.index()), "finished_at,row"),
+        };
+        Self { sql: walk_sql(table, &which, key, walk.descending), places: key.split(',').count() }
+    }
+}
+
+fn walk_sql(table: &str, which: &str, key: &str, descending: bool) -> String {
+    let (beyond, order) = if descending { ("<", " DESC") } else { (">", "") };
+    let columns: Vec<&str> = key.split(',').collect();
+    let marks: Vec<String> = (0..columns.len()).map(|i| format!("?{}", i + 2)).collect();
+    let by: Vec<String> = columns.iter().map(|column| format!("{column}{order}")).collect();
+    format!(
+        "SELECT {key}{},row,lane FROM windlass_{table} WHERE {which} AND ({key}){beyond}({}) ORDER BY {} LIMIT ?{}",
+        ",0".repeat(3 - columns.len()),
+        marks.join(","),
+        by.join(","),
+        columns.len() + 2
+    )
+}
+
+/// A number by which something is sorted. One that is damaged comes last; whoever reads its job finds out.
+fn number(row: &SqlRow<'_>, at: usize) -> i64 {
+    row.get(at).unwrap_or(i64::MAX)
+}
+
+fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+    Ok(Row(row.get::<_, Col<u64>>(0)?.0))
+}
