@@ -78,9 +78,7 @@ impl SqliteStore {
     pub fn open_with(options: Options, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Result<Self> {
         let mut conn = schema::connect(&options)?;
         schema::migrate(&mut conn, &options)?;
-        let mut tables = SqliteTables::new(conn);
-        let feed_end = AtomicU64::new(tables.known_feed_end()?);
-        tables.forget();
+        let feed_end = AtomicU64::new(SqliteTables::new(&conn).known_feed_end()?);
         let (commits, steps) = (AtomicU64::new(0), AtomicU64::new(0));
         let shared = Arc::new(Shared { clock, random, signals: Signals::default(), feed_end, commits, steps });
         let waiters = Arc::new(Waiters::default());
@@ -88,14 +86,14 @@ impl SqliteStore {
 
         let (write, queue) = channel();
         let for_writer = Arc::clone(&shared);
-        threads.push(start("windlass-sqlite-writer", move || writer::run(tables, &queue, &for_writer))?);
+        threads.push(start("windlass-sqlite-writer", move || writer::run(conn, &queue, &for_writer))?);
 
         let (read, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..READERS {
-            let tables = SqliteTables::new(schema::connect(&options)?);
+            let conn = schema::connect(&options)?;
             let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
-            threads.push(start("windlass-sqlite-reader", move || reader::run(tables, &queue, &shared))?);
+            threads.push(start("windlass-sqlite-reader", move || reader::run(conn, &queue, &shared))?);
         }
 
         let conn = schema::connect(&options)?;

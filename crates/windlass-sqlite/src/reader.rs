@@ -1,15 +1,18 @@
 //! Readers: threads of their own, each with a connection, so that a long listing delays no write.
 
+use crate::db::Kept;
 use crate::error::translate;
 use crate::tables::SqliteTables;
 use crate::writer::{Shared, Work};
 use parking_lot::Mutex;
+use rusqlite::Connection;
 use std::sync::mpsc::Receiver;
 use windlass_core::Result;
 use windlass_core::engine::Step;
 
 /// Runs until nobody can ask any more. All readers take from the same queue.
-pub(crate) fn run(mut tables: SqliteTables, queue: &Mutex<Receiver<Box<dyn Work>>>, shared: &Shared) {
+pub(crate) fn run(conn: Connection, queue: &Mutex<Receiver<Box<dyn Work>>>, shared: &Shared) {
+    let mut tables = SqliteTables::new(Kept::over(conn));
     loop {
         let next = queue.lock().recv();
         let Ok(mut work) = next else { return };

@@ -4,8 +4,10 @@
 //! It trusts nothing of the others on the file: a transaction begins by asking whether somebody else has written. When
 //! a statement fails, the whole transaction is taken back and everybody in it is told so.
 
+use crate::db::Kept;
 use crate::error::translate;
 use crate::tables::SqliteTables;
+use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -74,7 +76,8 @@ pub(crate) struct Shared {
 }
 
 /// Runs until nobody can ask any more.
-pub(crate) fn run(mut tables: SqliteTables, queue: &Receiver<Box<dyn Work>>, shared: &Shared) {
+pub(crate) fn run(conn: Connection, queue: &Receiver<Box<dyn Work>>, shared: &Shared) {
+    let mut tables = SqliteTables::new(Kept::over(conn));
     while let Ok(first) = queue.recv() {
         let others = match begin(&mut tables) {
             Ok(others) => others,

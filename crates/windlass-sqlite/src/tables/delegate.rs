@@ -3,8 +3,8 @@
 use super::jobs::Jobs;
 use super::specs::Specs;
 use super::{SqliteTables, rest, specs};
-use rusqlite::Connection;
-use std::borrow::Borrow;
+use crate::db::Source;
+
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::engine::{
@@ -18,13 +18,13 @@ use windlass_core::schedule::Schedule;
 use windlass_core::store::{FeedEntry, LogLine, MinuteMetrics};
 use windlass_core::time::Timestamp;
 
-impl<C: Borrow<Connection>> SqliteTables<C> {
+impl<C: Source> SqliteTables<C> {
     fn jobs(&mut self) -> Jobs<'_, C> {
         Jobs { db: &mut self.db, recent: &mut self.recent }
     }
 }
 
-impl<C: Borrow<Connection>> Tables for SqliteTables<C> {
+impl<C: Source> Tables for SqliteTables<C> {
     fn next_seq(&mut self) -> Result<u64> {
         self.meta.next_seq(&mut self.db)
     }

@@ -1,10 +1,10 @@
 //! Groups and their places in the rings. There may be millions, so only those in use are kept in memory.
 
 use super::{gone, limit};
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::{Col, Json, Name, json};
-use rusqlite::{Connection, Row, params};
-use std::borrow::Borrow;
+use rusqlite::{Row, params};
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windlass_core::Result;
 use windlass_core::engine::{Group, GroupId, LaneId, NumberMap, Parked, QueueId, Sub};
@@ -78,7 +78,7 @@ fn read_group(row: &Row<'_>) -> rusqlite::Result<Group> {
 }
 
 impl Groups {
-    fn load<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
+    fn load<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
         if self.groups.contains_key(&id) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Groups {
         *known = dirt.max(*known);
     }
 
-    pub(super) fn find<C: Borrow<Connection>>(
+    pub(super) fn find<C: Source>(
         &mut self,
         db: &mut Db<C>,
         queue: QueueId,
@@ -120,18 +120,18 @@ impl Groups {
         self.keep(group);
     }
 
-    pub(super) fn get<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&Group> {
+    pub(super) fn get<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&Group> {
         self.load(db, id)?;
         self.groups.get(&id).ok_or_else(|| gone("group", id.0))
     }
 
-    pub(super) fn get_mut<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&mut Group> {
+    pub(super) fn get_mut<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&mut Group> {
         self.load(db, id)?;
         self.soil(id, Dirt::Plain);
         self.groups.get_mut(&id).ok_or_else(|| gone("group", id.0))
     }
 
-    pub(super) fn park<C: Borrow<Connection>>(
+    pub(super) fn park<C: Source>(
         &mut self,
         db: &mut Db<C>,
         id: GroupId,
@@ -144,7 +144,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn remove<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
+    pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
         if let Some(group) = self.groups.remove(&id)
             && let Some(name) = group.name
         {
@@ -156,7 +156,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn remove_of_queue<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<()> {
+    pub(super) fn remove_of_queue<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<()> {
         self.groups.retain(|_, group| group.queue != queue);
         self.names.retain(|(of, _), _| *of != queue);
         let groups = &self.groups;
@@ -165,7 +165,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn of_queue<C: Borrow<Connection>>(
+    pub(super) fn of_queue<C: Source>(
         &mut self,
         db: &mut Db<C>,
         queue: QueueId,
@@ -179,17 +179,12 @@ impl Groups {
         db.all(sql, params![Col(queue.0), after, limit(max)], read_id)
     }
 
-    pub(super) fn parked<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Vec<GroupId>> {
+    pub(super) fn parked<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Vec<GroupId>> {
         self.flush_groups(db)?;
         db.all("SELECT id FROM windlass_group WHERE queue=?1 AND parked<>0 ORDER BY id", [Col(queue.0)], read_id)
     }
 
-    pub(super) fn waking<C: Borrow<Connection>>(
-        &mut self,
-        db: &mut Db<C>,
-        until: Timestamp,
-        max: usize,
-    ) -> Result<Vec<GroupId>> {
+    pub(super) fn waking<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<GroupId>> {
         if self.next_wake(db)?.is_none_or(|at| at > until) {
             return Ok(Vec::new());
         }
@@ -198,7 +193,7 @@ impl Groups {
         db.all(sql, params![Col(until), limit(max)], read_id)
     }
 
-    pub(super) fn next_wake<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
+    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
         if self.nobody_wakes {
             return Ok(None);
         }
@@ -209,7 +204,7 @@ impl Groups {
         Ok(next)
     }
 
-    pub(super) fn sub<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, lane: LaneId, group: GroupId) -> Result<Sub> {
+    pub(super) fn sub<C: Source>(&mut self, db: &mut Db<C>, lane: LaneId, group: GroupId) -> Result<Sub> {
         if let Some(sub) = self.subs.get(&(lane, group)) {
             return Ok(*sub);
         }
@@ -228,7 +223,7 @@ impl Groups {
         self.dirty_subs.insert((lane, group));
     }
 
-    pub(super) fn ring<C: Borrow<Connection>>(
+    pub(super) fn ring<C: Source>(
         &mut self,
         db: &mut Db<C>,
         lane: LaneId,
@@ -261,13 +256,13 @@ impl Groups {
         Ok(places)
     }
 
-    pub(super) fn lanes<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, group: GroupId) -> Result<Vec<LaneId>> {
+    pub(super) fn lanes<C: Source>(&mut self, db: &mut Db<C>, group: GroupId) -> Result<Vec<LaneId>> {
         self.flush_subs(db)?;
         let sql = "SELECT lane FROM windlass_sub WHERE grp=?1 ORDER BY lane";
         db.all(sql, [Col(group.0)], |row| Ok(LaneId(row.get::<_, Col<u64>>(0)?.0)))
     }
 
-    fn flush_subs<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    fn flush_subs<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for (lane, group) in std::mem::take(&mut self.dirty_subs) {
             let sub = self.subs.get(&(lane, group)).copied().unwrap_or_default();
             if sub.ready == 0 {
@@ -282,7 +277,7 @@ impl Groups {
         Ok(())
     }
 
-    fn flush_groups<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    fn flush_groups<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for (id, dirt) in std::mem::take(&mut self.dirty) {
             let Some(group) = self.groups.get(&id) else { continue };
             let settings = Some(&group.settings).filter(|settings| !settings.is_default()).map(json).transpose()?;
@@ -323,7 +318,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn flush<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         self.flush_groups(db)?;
         self.flush_subs(db)
     }

@@ -3,10 +3,10 @@
 use super::recent::Recent;
 use super::records::{NAMELESS, SELECT, SELECT_DAMAGED, flags, read, salvage};
 use super::{places, specs};
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::Col;
-use rusqlite::{Connection, params};
-use std::borrow::Borrow;
+use rusqlite::params;
+
 use windlass_core::engine::{Record, Row};
 use windlass_core::id::JobId;
 use windlass_core::job::JobSpec;
@@ -18,7 +18,7 @@ pub(super) struct Jobs<'a, C> {
     pub(super) recent: &'a mut Recent,
 }
 
-impl<C: Borrow<Connection>> Jobs<'_, C> {
+impl<C: Source> Jobs<'_, C> {
     pub(super) fn find(self, id: JobId) -> Result<Option<Row>> {
         if let Some(row) = self.recent.find(id) {
             return Ok(Some(row));

@@ -1,9 +1,9 @@
 //! The sequence and the ends of the feed.
 
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::Col;
-use rusqlite::{Connection, params};
-use std::borrow::Borrow;
+use rusqlite::params;
+
 use windlass_core::engine::{decode_events, encode_events};
 use windlass_core::store::{FeedCursor, FeedEntry};
 use windlass_core::time::Timestamp;
@@ -42,7 +42,7 @@ struct FeedEnds {
 }
 
 impl Meta {
-    pub(super) fn next_seq<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<u64> {
+    pub(super) fn next_seq<C: Source>(&mut self, db: &mut Db<C>) -> Result<u64> {
         let last = match self.seq {
             Some(last) => last,
             None => {
@@ -58,7 +58,7 @@ impl Meta {
         Ok(next)
     }
 
-    pub(super) fn flush<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         if let Some(seq) = self.seq
             && seq != self.seq_written
         {
@@ -69,7 +69,7 @@ impl Meta {
     }
 
     /// Writes the entries of this transaction as one row, and lets go of the oldest.
-    fn flush_feed<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    fn flush_feed<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         let Some(first) = self.unwritten.first.take() else { return Ok(()) };
         let feed = self.feed(db)?;
         let entries = std::mem::take(&mut self.unwritten.entries);
@@ -83,7 +83,7 @@ impl Meta {
         }
     }
 
-    fn feed<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<FeedEnds> {
+    fn feed<C: Source>(&mut self, db: &mut Db<C>) -> Result<FeedEnds> {
         if let Some(feed) = self.feed {
             return Ok(feed);
         }
@@ -95,15 +95,15 @@ impl Meta {
         Ok(*self.feed.insert(FeedEnds { begin, begin_total, end, end_total }))
     }
 
-    pub(super) fn feed_end<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<u64> {
+    pub(super) fn feed_end<C: Source>(&mut self, db: &mut Db<C>) -> Result<u64> {
         Ok(self.feed(db)?.end)
     }
 
-    pub(super) fn feed_begin<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<u64> {
+    pub(super) fn feed_begin<C: Source>(&mut self, db: &mut Db<C>) -> Result<u64> {
         Ok(self.feed(db)?.begin)
     }
 
-    pub(super) fn append<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, entry: &FeedEntry) -> Result<()> {
+    pub(super) fn append<C: Source>(&mut self, db: &mut Db<C>, entry: &FeedEntry) -> Result<()> {
         let feed = self.feed(db)?;
         let events = encode_events(&entry.events)?;
         let total = feed.end_total.saturating_add(entry.events.len() as u64);
@@ -118,12 +118,7 @@ impl Meta {
         if self.unwritten.entries.len() > ROW_BYTES_MAX { self.flush_feed(db) } else { Ok(()) }
     }
 
-    pub(super) fn read<C: Borrow<Connection>>(
-        &mut self,
-        db: &mut Db<C>,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<FeedEntry>> {
+    pub(super) fn read<C: Source>(&mut self, db: &mut Db<C>, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
         self.flush_feed(db)?;
         let sql = "SELECT number,first,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT 1";
         let mut entries: Vec<FeedEntry> = Vec::new();
@@ -155,7 +150,7 @@ impl Meta {
         self.unwritten.events_max = Some(events_max);
     }
 
-    fn trim_rows<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
+    fn trim_rows<C: Source>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
         let feed = self.feed(db)?;
         if feed.end_total.saturating_sub(feed.begin_total) <= events_max {
             return Ok(());

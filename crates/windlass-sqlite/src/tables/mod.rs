@@ -15,19 +15,18 @@ mod records;
 mod rest;
 mod specs;
 
-use crate::db::Db;
+use crate::db::{Db, Kept, Source};
 use groups::Groups;
 use meta::Meta;
 use queues::Queues;
 use recent::Recent;
 use rest::Minutes;
-use rusqlite::Connection;
-use std::borrow::Borrow;
+
 use windlass_core::{Error, Result};
 
 /// The tables, over a connection of one's own or of the caller's.
 #[derive(Debug)]
-pub struct SqliteTables<C = Connection> {
+pub struct SqliteTables<C = Kept> {
     pub(crate) db: Db<C>,
     meta: Meta,
     queues: Queues,
@@ -38,7 +37,7 @@ pub struct SqliteTables<C = Connection> {
     data_version: i64,
 }
 
-impl<C: Borrow<Connection>> SqliteTables<C> {
+impl<C: Source> SqliteTables<C> {
     pub(crate) fn new(conn: C) -> Self {
         Self {
             db: Db::new(conn),

@@ -4,11 +4,11 @@ use super::jobs::Jobs;
 use super::limit;
 use super::records::{BEHIND_READY, HELD, SELECT_READY, read};
 use super::specs;
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::Col;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row as SqlRow, params};
-use std::borrow::Borrow;
+use rusqlite::{Row as SqlRow, params};
+
 use windlass_core::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
@@ -17,26 +17,12 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 /// Takes a job from where it stood to where it stands now.
-pub(super) fn move_to<C: Borrow<Connection>>(db: &mut Db<C>, before: &Record, after: &Record) -> Result<()> {
+pub(super) fn move_to<C: Source>(db: &mut Db<C>, before: &Record, after: &Record) -> Result<()> {
     if only_renewed(before, after) {
         return renew(db, after);
     }
-    if !is_same_place(before, after) {
-        take(db, before)?;
-    }
+    take(db, before)?;
     put(db, after)
-}
-
-/// True when the new row takes the place of the old one.
-fn is_same_place(before: &Record, after: &Record) -> bool {
-    let (from, to) = (before.state(), after.state());
-    match to {
-        State::Ready => {
-            from == to && before.lane == after.lane && before.group == after.group && before.ord == after.ord
-        }
-        State::Scheduled | State::Active => from == to,
-        State::Succeeded | State::Failed | State::Cancelled => from.is_terminal(),
-    }
 }
 
 /// True when nothing but the end of the lease differs.
@@ -49,13 +35,13 @@ fn only_renewed(before: &Record, after: &Record) -> bool {
     same == *after
 }
 
-fn renew<C: Borrow<Connection>>(db: &mut Db<C>, after: &Record) -> Result<()> {
+fn renew<C: Source>(db: &mut Db<C>, after: &Record) -> Result<()> {
     let expires_at = after.life.held.as_ref().map(|held| Col(held.expires_at));
     db.run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at]).map(drop)
 }
 
 /// Takes a job out of its state.
-pub(super) fn take<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<()> {
+pub(super) fn take<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
     let row = Col(record.row.0);
     let taken = match record.state() {
         State::Scheduled => db.run("DELETE FROM windlass_scheduled WHERE row=?1", [row]),
@@ -71,28 +57,38 @@ pub(super) fn take<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Re
 }
 
 /// Takes a job out of every state, wherever a damaged row may say that it is. Looks through all ready jobs.
-pub(super) fn take_everywhere<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<()> {
-    for table in ["scheduled", "ready", "active", "ended"] {
-        db.run(&format!("DELETE FROM windlass_{table} WHERE row=?1"), [Col(row.0)])?;
-    }
+pub(super) fn take_everywhere<C: Source>(db: &mut Db<C>, row: Row) -> Result<()> {
+    let row = [Col(row.0)];
+    db.run("DELETE FROM windlass_scheduled WHERE row=?1", row)?;
+    db.run("DELETE FROM windlass_ready WHERE row=?1", row)?;
+    db.run("DELETE FROM windlass_active WHERE row=?1", row)?;
+    db.run("DELETE FROM windlass_ended WHERE row=?1", row)?;
     Ok(())
 }
 
 /// Puts a job into its state.
-pub(super) fn put<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<()> {
-    match record.state() {
-        State::Scheduled => put_scheduled(db, record),
-        State::Ready => put_ready(db, record),
-        State::Active => put_active(db, record),
-        State::Succeeded | State::Failed | State::Cancelled => put_ended(db, record),
-    }?;
+pub(super) fn put<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
+    if insert(db, record)? == 0 {
+        // A damaged row says to be this job's.
+        take_everywhere(db, record.row)?;
+        insert(db, record)?;
+    }
     Ok(())
 }
 
-fn put_scheduled<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+fn insert<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+    match record.state() {
+        State::Scheduled => insert_scheduled(db, record),
+        State::Ready => insert_ready(db, record),
+        State::Active => insert_active(db, record),
+        State::Succeeded | State::Failed | State::Cancelled => insert_ended(db, record),
+    }
+}
+
+fn insert_scheduled<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
     let life = &record.life;
     db.run(
-        "INSERT OR REPLACE INTO windlass_scheduled(row,queue,lane,due_at,attempt,stalls,retries,ready_at,claimed_at,\
+        "INSERT OR IGNORE INTO windlass_scheduled(row,queue,lane,due_at,attempt,stalls,retries,ready_at,claimed_at,\
          last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
         params![
             Col(record.row.0),
@@ -110,10 +106,10 @@ fn put_scheduled<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Resu
     )
 }
 
-fn put_ready<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+fn insert_ready<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
     let life = &record.life;
     db.run(
-        "INSERT OR REPLACE INTO windlass_ready(lane,grp,ord,row,attempt,stalls,retries,ready_at,claimed_at,\
+        "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,attempt,stalls,retries,ready_at,claimed_at,\
          last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
         params![
             Col(record.lane.0),
@@ -131,12 +127,12 @@ fn put_ready<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<u
     )
 }
 
-fn put_active<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+fn insert_active<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
     let life = &record.life;
     let held = life.held.as_ref();
     let worker = held.map(|held| held.worker.as_str());
     db.run(
-        "INSERT OR REPLACE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,attempt,stalls,retries,ready_at,\
+        "INSERT OR IGNORE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,attempt,stalls,retries,ready_at,\
          claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
         params![
             Col(record.row.0),
@@ -157,10 +153,10 @@ fn put_active<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<
     )
 }
 
-fn put_ended<C: Borrow<Connection>>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+fn insert_ended<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
     let life = &record.life;
     db.run(
-        "INSERT OR REPLACE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,stalls,retries,ready_at,\
+        "INSERT OR IGNORE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,stalls,retries,ready_at,\
          claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
         params![
             Col(record.row.0),
@@ -187,7 +183,7 @@ enum Met {
     Doubtful { ord: Value, row: Value },
 }
 
-impl<C: Borrow<Connection>> Jobs<'_, C> {
+impl<C: Source> Jobs<'_, C> {
     /// Ready jobs in order; their records and specs are read along, because whoever asks is about to claim them.
     pub(super) fn ready(
         mut self,
@@ -323,9 +319,9 @@ impl<C: Borrow<Connection>> Jobs<'_, C> {
         let mut found = Vec::new();
         loop {
             let page = match range.places {
-                1 => self.db.all(sql, params![Col(of), from[0], max], read)?,
-                2 => self.db.all(sql, params![Col(of), from[0], from[1], max], read)?,
-                _ => self.db.all(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
+                1 => self.db.all_of(sql, params![Col(of), from[0], max], read)?,
+                2 => self.db.all_of(sql, params![Col(of), from[0], from[1], max], read)?,
+                _ => self.db.all_of(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
             };
             let next = page.last().map_or(from, |(position, ..)| *position);
             // Places that cannot be read are all the same one, beyond which there is nothing.

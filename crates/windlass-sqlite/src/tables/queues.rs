@@ -1,10 +1,10 @@
 //! Queues and lanes: few, read and changed by every step, so all of them are kept in memory.
 
 use super::gone;
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::{Col, Json, Name, json};
-use rusqlite::{Connection, params};
-use std::borrow::Borrow;
+use rusqlite::params;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use windlass_core::engine::{GroupId, Lane, LaneId, NumberMap, Ord64, Queue, QueueId};
 use windlass_core::name::{Kind, Labels, QueueName};
@@ -24,7 +24,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    fn load<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    fn load<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         if self.loaded {
             return Ok(());
         }
@@ -83,19 +83,19 @@ impl Queues {
         self.lanes.insert(lane.id, lane);
     }
 
-    pub(super) fn all<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<Vec<QueueId>> {
+    pub(super) fn all<C: Source>(&mut self, db: &mut Db<C>) -> Result<Vec<QueueId>> {
         self.load(db)?;
         let mut all: Vec<QueueId> = self.queues.keys().copied().collect();
         all.sort_unstable();
         Ok(all)
     }
 
-    pub(super) fn find<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, name: &QueueName) -> Result<Option<QueueId>> {
+    pub(super) fn find<C: Source>(&mut self, db: &mut Db<C>, name: &QueueName) -> Result<Option<QueueId>> {
         self.load(db)?;
         Ok(self.names.get(name).copied())
     }
 
-    pub(super) fn insert<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, queue: Queue) -> Result<()> {
+    pub(super) fn insert<C: Source>(&mut self, db: &mut Db<C>, queue: Queue) -> Result<()> {
         self.load(db)?;
         db.run(
             "INSERT INTO windlass_queue(id,name,plain,settings,vtime,meter,scheduled,ready,active,succeeded,failed,\
@@ -107,18 +107,18 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn get<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<&Queue> {
+    pub(super) fn get<C: Source>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<&Queue> {
         self.load(db)?;
         self.queues.get(&id).ok_or_else(|| gone("queue", id.0))
     }
 
-    pub(super) fn get_mut<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<&mut Queue> {
+    pub(super) fn get_mut<C: Source>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<&mut Queue> {
         self.load(db)?;
         self.dirty_queues.insert(id);
         self.queues.get_mut(&id).ok_or_else(|| gone("queue", id.0))
     }
 
-    pub(super) fn remove<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<()> {
+    pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, id: QueueId) -> Result<()> {
         for lane in self.lanes(db, id)? {
             self.remove_lane(db, lane)?;
         }
@@ -132,12 +132,12 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn lanes<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Vec<LaneId>> {
+    pub(super) fn lanes<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Vec<LaneId>> {
         self.load(db)?;
         Ok(self.queue_lanes.get(&queue).map_or_else(Vec::new, |lanes| lanes.iter().copied().collect()))
     }
 
-    pub(super) fn find_lane<C: Borrow<Connection>>(
+    pub(super) fn find_lane<C: Source>(
         &mut self,
         db: &mut Db<C>,
         key: &(QueueId, Kind, Labels),
@@ -146,7 +146,7 @@ impl Queues {
         Ok(self.lane_names.get(key).copied())
     }
 
-    pub(super) fn insert_lane<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, lane: Lane) -> Result<()> {
+    pub(super) fn insert_lane<C: Source>(&mut self, db: &mut Db<C>, lane: Lane) -> Result<()> {
         self.load(db)?;
         db.run(
             "INSERT INTO windlass_lane(id,queue,kind,labels,jobs,ready,head) VALUES(?1,?2,?3,?4,0,0,0)",
@@ -157,18 +157,18 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn lane<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<&Lane> {
+    pub(super) fn lane<C: Source>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<&Lane> {
         self.load(db)?;
         self.lanes.get(&id).ok_or_else(|| gone("lane", id.0))
     }
 
-    pub(super) fn lane_mut<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<&mut Lane> {
+    pub(super) fn lane_mut<C: Source>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<&mut Lane> {
         self.load(db)?;
         self.dirty_lanes.insert(id);
         self.lanes.get_mut(&id).ok_or_else(|| gone("lane", id.0))
     }
 
-    pub(super) fn remove_lane<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<()> {
+    pub(super) fn remove_lane<C: Source>(&mut self, db: &mut Db<C>, id: LaneId) -> Result<()> {
         self.load(db)?;
         self.dirty_lanes.remove(&id);
         if let Some(lane) = self.lanes.remove(&id) {
@@ -181,7 +181,7 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn flush<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for id in std::mem::take(&mut self.dirty_queues) {
             let Some(queue) = self.queues.get(&id) else {
                 continue;

@@ -1,10 +1,10 @@
 //! Dedup keys, memos, minutes, workers, schedules.
 
 use super::limit;
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
-use rusqlite::{Connection, Row as SqlRow, params};
-use std::borrow::Borrow;
+use rusqlite::{Row as SqlRow, params};
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::Result;
@@ -16,7 +16,7 @@ use windlass_core::schedule::Schedule;
 use windlass_core::store::MinuteMetrics;
 use windlass_core::time::Timestamp;
 
-pub(super) fn dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16]) -> Result<Option<DedupRow>> {
+pub(super) fn dedup<C: Source>(db: &mut Db<C>, key: [u8; 16]) -> Result<Option<DedupRow>> {
     // A key that cannot be read holds nothing: rather a job too many than one that can never be enqueued or end.
     db.one_readable("SELECT owner,until,sticky,successor FROM windlass_dedup WHERE key=?1", [key], |row| {
         Ok(DedupRow {
@@ -28,7 +28,7 @@ pub(super) fn dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16]) -> Res
     })
 }
 
-pub(super) fn put_dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
+pub(super) fn put_dedup<C: Source>(db: &mut Db<C>, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
     match row {
         None => db.run("DELETE FROM windlass_dedup WHERE key=?1", [key])?,
         Some(row) => db.run(
@@ -39,16 +39,12 @@ pub(super) fn put_dedup<C: Borrow<Connection>>(db: &mut Db<C>, key: [u8; 16], ro
     Ok(())
 }
 
-pub(super) fn expired_dedup<C: Borrow<Connection>>(
-    db: &mut Db<C>,
-    until: Timestamp,
-    max: usize,
-) -> Result<Vec<[u8; 16]>> {
+pub(super) fn expired_dedup<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<[u8; 16]>> {
     let sql = "SELECT key FROM windlass_dedup WHERE until IS NOT NULL AND until<=?1 ORDER BY until,key LIMIT ?2";
     db.all_readable(sql, params![Col(until), limit(max)], |row| row.get(0))
 }
 
-pub(super) fn claim_memo<C: Borrow<Connection>>(db: &mut Db<C>, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
+pub(super) fn claim_memo<C: Source>(db: &mut Db<C>, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
     let sql =
         "SELECT request_id,fingerprint,token,claimed FROM windlass_memo WHERE worker=?1 AND request_id IS NOT NULL";
     db.one_readable(sql, [worker.as_str()], |row| {
@@ -63,7 +59,7 @@ pub(super) fn claim_memo<C: Borrow<Connection>>(db: &mut Db<C>, worker: &WorkerI
     })
 }
 
-pub(super) fn put_claim_memo<C: Borrow<Connection>>(
+pub(super) fn put_claim_memo<C: Source>(
     db: &mut Db<C>,
     worker: &WorkerId,
     memo: &ClaimMemo,
@@ -81,7 +77,7 @@ pub(super) fn put_claim_memo<C: Borrow<Connection>>(
 /// A reported outcome takes 27 bytes: partition, id, token, state.
 const REPORTED: usize = 27;
 
-pub(super) fn report_memo<C: Borrow<Connection>>(db: &mut Db<C>, worker: &WorkerId) -> Result<ReportMemo> {
+pub(super) fn report_memo<C: Source>(db: &mut Db<C>, worker: &WorkerId) -> Result<ReportMemo> {
     let sql = "SELECT reported FROM windlass_memo WHERE worker=?1 AND reported IS NOT NULL";
     let bytes: Vec<u8> = db.one_readable(sql, [worker.as_str()], |row| row.get(0))?.unwrap_or_default();
     // An outcome that cannot be read is one that is not known: its repetition finds its lease lost.
@@ -97,7 +93,7 @@ fn unpack(bytes: &[u8; REPORTED]) -> Option<(JobId, Token, State)> {
     Some((id, Token::from_bits(u64::from_le_bytes(*token)), *state))
 }
 
-pub(super) fn put_report_memo<C: Borrow<Connection>>(
+pub(super) fn put_report_memo<C: Source>(
     db: &mut Db<C>,
     worker: &WorkerId,
     memo: &ReportMemo,
@@ -116,7 +112,7 @@ pub(super) fn put_report_memo<C: Borrow<Connection>>(
     Ok(())
 }
 
-pub(super) fn prune_memos<C: Borrow<Connection>>(db: &mut Db<C>, before: Timestamp, max: usize) -> Result<u64> {
+pub(super) fn prune_memos<C: Source>(db: &mut Db<C>, before: Timestamp, max: usize) -> Result<u64> {
     let sql = "DELETE FROM windlass_memo WHERE worker IN (SELECT worker FROM windlass_memo WHERE at<?1 LIMIT ?2)";
     Ok(db.run(sql, params![Col(before), limit(max)])? as u64)
 }
@@ -148,7 +144,7 @@ fn read_minute(row: &SqlRow<'_>) -> rusqlite::Result<MinuteMetrics> {
 }
 
 impl Minutes {
-    pub(super) fn get_mut<C: Borrow<Connection>>(
+    pub(super) fn get_mut<C: Source>(
         &mut self,
         db: &mut Db<C>,
         queue: QueueId,
@@ -166,7 +162,7 @@ impl Minutes {
         }
     }
 
-    pub(super) fn range<C: Borrow<Connection>>(
+    pub(super) fn range<C: Source>(
         &mut self,
         db: &mut Db<C>,
         queue: QueueId,
@@ -176,7 +172,7 @@ impl Minutes {
         db.all_readable(MINUTE, params![Col(queue.0), from, to], read_minute)
     }
 
-    pub(super) fn prune<C: Borrow<Connection>>(&mut self, db: &mut Db<C>, before: i64, max: usize) -> Result<u64> {
+    pub(super) fn prune<C: Source>(&mut self, db: &mut Db<C>, before: i64, max: usize) -> Result<u64> {
         self.flush(db)?;
         self.open.clear();
         let sql = "DELETE FROM windlass_minute WHERE (queue,minute) IN \
@@ -189,7 +185,7 @@ impl Minutes {
         self.dirty.retain(|(of, _)| *of != queue);
     }
 
-    pub(super) fn flush<C: Borrow<Connection>>(&mut self, db: &mut Db<C>) -> Result<()> {
+    pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for key in std::mem::take(&mut self.dirty) {
             let Some(metrics) = self.open.get(&key) else {
                 continue;
@@ -228,22 +224,22 @@ fn read_worker(row: &SqlRow<'_>) -> rusqlite::Result<Worker> {
     })
 }
 
-pub(super) fn worker<C: Borrow<Connection>>(db: &mut Db<C>, id: &WorkerId) -> Result<Option<Worker>> {
+pub(super) fn worker<C: Source>(db: &mut Db<C>, id: &WorkerId) -> Result<Option<Worker>> {
     db.one_readable("SELECT since,seen_at,beat FROM windlass_worker WHERE id=?1", [id.as_str()], read_worker)
 }
 
-pub(super) fn put_worker<C: Borrow<Connection>>(db: &mut Db<C>, worker: &Worker) -> Result<()> {
+pub(super) fn put_worker<C: Source>(db: &mut Db<C>, worker: &Worker) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_worker(id,since,seen_at,beat) VALUES(?1,?2,?3,?4)";
     db.run(sql, params![worker.id().as_str(), Col(worker.since), Col(worker.seen_at), json(&worker.beat)?])?;
     Ok(())
 }
 
-pub(super) fn remove_worker<C: Borrow<Connection>>(db: &mut Db<C>, id: &WorkerId) -> Result<()> {
+pub(super) fn remove_worker<C: Source>(db: &mut Db<C>, id: &WorkerId) -> Result<()> {
     db.run("DELETE FROM windlass_worker WHERE id=?1", [id.as_str()])?;
     Ok(())
 }
 
-pub(super) fn workers<C: Borrow<Connection>>(db: &mut Db<C>) -> Result<Vec<Worker>> {
+pub(super) fn workers<C: Source>(db: &mut Db<C>) -> Result<Vec<Worker>> {
     db.all_readable("SELECT since,seen_at,beat FROM windlass_worker ORDER BY id", [], read_worker)
 }
 
@@ -251,31 +247,27 @@ fn read_schedule(row: &SqlRow<'_>) -> rusqlite::Result<Schedule> {
     Ok(row.get::<_, Json<_>>(0)?.0)
 }
 
-pub(super) fn schedule<C: Borrow<Connection>>(db: &mut Db<C>, name: &ScheduleName) -> Result<Option<Schedule>> {
+pub(super) fn schedule<C: Source>(db: &mut Db<C>, name: &ScheduleName) -> Result<Option<Schedule>> {
     db.one("SELECT body FROM windlass_schedule WHERE name=?1", [name.as_str()], read_schedule)
 }
 
-pub(super) fn put_schedule<C: Borrow<Connection>>(db: &mut Db<C>, schedule: &Schedule) -> Result<()> {
+pub(super) fn put_schedule<C: Source>(db: &mut Db<C>, schedule: &Schedule) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_schedule(name,paused,next_tick,body) VALUES(?1,?2,?3,?4)";
     let next = schedule.next_tick.map(Col);
     db.run(sql, params![schedule.name.as_str(), schedule.paused, next, json(schedule)?])?;
     Ok(())
 }
 
-pub(super) fn remove_schedule<C: Borrow<Connection>>(db: &mut Db<C>, name: &ScheduleName) -> Result<()> {
+pub(super) fn remove_schedule<C: Source>(db: &mut Db<C>, name: &ScheduleName) -> Result<()> {
     db.run("DELETE FROM windlass_schedule WHERE name=?1", [name.as_str()])?;
     Ok(())
 }
 
-pub(super) fn schedules<C: Borrow<Connection>>(db: &mut Db<C>) -> Result<Vec<Schedule>> {
+pub(super) fn schedules<C: Source>(db: &mut Db<C>) -> Result<Vec<Schedule>> {
     db.all_readable("SELECT body FROM windlass_schedule ORDER BY name", [], read_schedule)
 }
 
-pub(super) fn due_schedules<C: Borrow<Connection>>(
-    db: &mut Db<C>,
-    until: Timestamp,
-    max: usize,
-) -> Result<Vec<Schedule>> {
+pub(super) fn due_schedules<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<Schedule>> {
     let sql = "SELECT body FROM windlass_schedule WHERE paused=0 AND next_tick IS NOT NULL AND next_tick<=?1 \
                ORDER BY next_tick,name LIMIT ?2";
     db.all_readable(sql, params![Col(until), limit(max)], read_schedule)

@@ -4,12 +4,12 @@ use super::jobs::Jobs;
 use super::queues::Queues;
 use super::recent::Recent;
 use super::{gone, limit};
-use crate::db::Db;
+use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
 use bytes::Bytes;
-use rusqlite::{Connection, Row as SqlRow, params};
+use rusqlite::{Row as SqlRow, params};
 use serde::{Deserialize, Serialize};
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::engine::{Extra, Record, Row};
@@ -90,7 +90,7 @@ pub(super) struct Stored {
     rest: Option<Rest>,
 }
 
-impl<C: Borrow<Connection>> Specs<'_, C> {
+impl<C: Source> Specs<'_, C> {
     pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
         let mut jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
         let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
@@ -161,13 +161,13 @@ pub(super) fn columns(spec: &JobSpec) -> Result<Columns<'_>> {
     })
 }
 
-pub(super) fn put_payload<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> Result<()> {
+pub(super) fn put_payload<C: Source>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_payload(row,payload) VALUES(?1,?2)";
     db.run(sql, params![Col(row.0), bytes])?;
     Ok(())
 }
 
-pub(super) fn replace<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
+pub(super) fn replace<C: Source>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
     let Columns { payload, content_type, rest } = columns(spec)?;
     let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
     db.run(sql, params![Col(row.0), payload, content_type, rest])?;
@@ -177,7 +177,7 @@ pub(super) fn replace<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, spec: &Jo
     }
 }
 
-pub(super) fn extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<Extra> {
+pub(super) fn extra<C: Source>(db: &mut Db<C>, row: Row) -> Result<Extra> {
     let sql = "SELECT progress,result,result_type,outputs,failures,held_due_at FROM windlass_extra WHERE row=?1";
     let found = db.one(sql, [Col(row.0)], |row| {
         let result: Option<Vec<u8>> = row.get(1)?;
@@ -193,7 +193,7 @@ pub(super) fn extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<E
     Ok(found.unwrap_or_default())
 }
 
-pub(super) fn put_extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, extra: &Extra) -> Result<()> {
+pub(super) fn put_extra<C: Source>(db: &mut Db<C>, row: Row, extra: &Extra) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_extra(row,progress,result,result_type,outputs,failures,held_due_at) \
                VALUES(?1,?2,?3,?4,?5,?6,?7)";
     let result = extra.result.as_ref();
@@ -207,7 +207,7 @@ pub(super) fn put_extra<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, extra: 
     Ok(())
 }
 
-pub(super) fn log_range<C: Borrow<Connection>>(db: &mut Db<C>, row: Row) -> Result<(u64, u64)> {
+pub(super) fn log_range<C: Source>(db: &mut Db<C>, row: Row) -> Result<(u64, u64)> {
     let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
     let first = db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1", [Col(row.0)], number)?;
     let last =
@@ -223,7 +223,7 @@ fn stream_code(stream: LogStream) -> i64 {
     }
 }
 
-pub(super) fn append_log<C: Borrow<Connection>>(
+pub(super) fn append_log<C: Source>(
     db: &mut Db<C>,
     row: Row,
     (first, attempt): (u64, u32),
@@ -237,12 +237,7 @@ pub(super) fn append_log<C: Borrow<Connection>>(
     Ok(())
 }
 
-pub(super) fn log<C: Borrow<Connection>>(
-    db: &mut Db<C>,
-    row: Row,
-    from: u64,
-    max: usize,
-) -> Result<Vec<(u32, LogLine)>> {
+pub(super) fn log<C: Source>(db: &mut Db<C>, row: Row, from: u64, max: usize) -> Result<Vec<(u32, LogLine)>> {
     let sql = "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
     db.all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
         let stream = match row.get::<_, i64>(2).unwrap_or_default() {
@@ -256,7 +251,7 @@ pub(super) fn log<C: Borrow<Connection>>(
     })
 }
 
-pub(super) fn trim_log<C: Borrow<Connection>>(db: &mut Db<C>, row: Row, before: u64) -> Result<()> {
+pub(super) fn trim_log<C: Source>(db: &mut Db<C>, row: Row, before: u64) -> Result<()> {
     db.run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
     Ok(())
 }
