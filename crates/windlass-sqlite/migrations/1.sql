@@ -73,7 +73,6 @@ CREATE TABLE windlass_active (
   attempt INTEGER NOT NULL, stalls INTEGER NOT NULL, retries INTEGER NOT NULL, ready_at INTEGER NOT NULL,
   claimed_at INTEGER, last_token INTEGER, last_state INTEGER
 );
-CREATE INDEX windlass_active_lease ON windlass_active (expires_at);
 CREATE INDEX windlass_active_told ON windlass_active (told) WHERE told IS NOT NULL;
 
 CREATE TABLE windlass_ended (

@@ -120,6 +120,19 @@ impl<C: Source> Db<C> {
         Self::note(&mut self.failure, outcome)
     }
 
+    /// The same, for a statement whose parameters are bound one by one.
+    pub(crate) fn run_bound(
+        &mut self,
+        sql: &'static str,
+        bind: impl FnOnce(&mut Statement<'_>) -> rusqlite::Result<()>,
+    ) -> Result<usize> {
+        let outcome = self.source.with(sql, |statement| {
+            bind(statement)?;
+            statement.raw_execute()
+        });
+        Self::note(&mut self.failure, outcome)
+    }
+
     /// The first row of a query.
     pub(crate) fn one<R>(
         &mut self,

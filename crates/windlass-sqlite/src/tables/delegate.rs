@@ -1,7 +1,7 @@
 //! The trait, method by method, handed to the part of the tables that knows.
 
 use super::jobs::Jobs;
-use super::specs::Specs;
+
 use super::{SqliteTables, rest, specs};
 use crate::db::Source;
 
@@ -20,7 +20,13 @@ use windlass_core::time::Timestamp;
 
 impl<C: Source> SqliteTables<C> {
     fn jobs(&mut self) -> Jobs<'_, C> {
-        Jobs { db: &mut self.db, recent: &mut self.recent }
+        Jobs { db: &mut self.db, recent: &mut self.recent, moves: &mut self.moves }
+    }
+
+    /// For whoever asks the tables of the states.
+    fn settled_jobs(&mut self) -> Result<Jobs<'_, C>> {
+        self.moves.settle(&mut self.db)?;
+        Ok(self.jobs())
     }
 }
 
@@ -154,7 +160,8 @@ impl<C: Source> Tables for SqliteTables<C> {
     }
 
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
-        Specs { db: &mut self.db, queues: &mut self.queues, recent: &mut self.recent }.get(row)
+        let jobs = Jobs { db: &mut self.db, recent: &mut self.recent, moves: &mut self.moves };
+        specs::get(jobs, &mut self.queues, row)
     }
 
     fn extra(&mut self, row: Row) -> Result<Extra> {
@@ -183,36 +190,36 @@ impl<C: Source> Tables for SqliteTables<C> {
     }
 
     fn ready(&mut self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Result<Vec<(Ord64, Row)>> {
-        self.jobs().ready((lane, group), after, limit)
+        self.settled_jobs()?.ready((lane, group), after, limit)
     }
 
     fn due(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-        self.jobs().due(queue, until, limit)
+        self.settled_jobs()?.due(queue, until, limit)
     }
 
     fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
-        self.jobs().next_due(queue)
+        self.settled_jobs()?.next_due(queue)
     }
 
     fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-        self.jobs().expired(until, limit)
+        self.settled_jobs()?.expired(until, limit)
     }
 
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
-        self.jobs().cancelling(worker)
+        self.settled_jobs()?.cancelling(worker)
     }
 
     fn removable(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-        self.jobs().removable(until, limit)
+        self.settled_jobs()?.removable(until, limit)
     }
 
     fn ended(&mut self, queue: QueueId, state: State, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
         let lanes = self.queues.lanes(&mut self.db, queue)?;
-        self.jobs().ended(&lanes, state, until, limit)
+        self.settled_jobs()?.ended(&lanes, state, until, limit)
     }
 
     fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
-        self.jobs().walk(walk)
+        self.settled_jobs()?.walk(walk)
     }
 
     fn dedup(&mut self, key: [u8; 16]) -> Result<Option<DedupRow>> {

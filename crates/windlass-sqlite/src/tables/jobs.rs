@@ -1,5 +1,6 @@
 //! Job records: what a job is in one table, where it stands in one of four others.
 
+use super::moves::Moves;
 use super::recent::Recent;
 use super::records::{NAMELESS, SELECT, SELECT_DAMAGED, flags, read, salvage};
 use super::{places, specs};
@@ -16,6 +17,7 @@ use windlass_core::{Error, Result};
 pub(super) struct Jobs<'a, C> {
     pub(super) db: &'a mut Db<C>,
     pub(super) recent: &'a mut Recent,
+    pub(super) moves: &'a mut Moves,
 }
 
 impl<C: Source> Jobs<'_, C> {
@@ -44,6 +46,7 @@ impl<C: Source> Jobs<'_, C> {
         if let Some(record) = self.recent.record(row) {
             return Ok(Some(record.clone()));
         }
+        self.moves.settle(self.db)?;
         let found = self.db.one(SELECT, [Col(row.0)], read).map_err(|error| name_row(error, row))?;
         if let Some(record) = &found {
             self.recent.note_read(record);
@@ -52,6 +55,7 @@ impl<C: Source> Jobs<'_, C> {
     }
 
     pub(super) fn salvage(self, row: Row) -> Result<Option<Record>> {
+        self.moves.settle(self.db)?;
         self.db.one(SELECT_DAMAGED, [Col(row.0)], salvage)
     }
 
@@ -59,6 +63,7 @@ impl<C: Source> Jobs<'_, C> {
     /// the record next changes.
     pub(super) fn mend(self, record: &Record) -> Result<()> {
         self.recent.forget(record.row);
+        self.moves.settle(self.db)?;
         places::take_everywhere(self.db, record.row)?;
         let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
         self.db.run(
@@ -111,6 +116,7 @@ impl<C: Source> Jobs<'_, C> {
         if payload.is_none() {
             specs::put_payload(self.db, record.row, &spec.payload.bytes)?;
         }
+        self.moves.settle(self.db)?;
         places::put(self.db, record)
     }
 
@@ -123,13 +129,17 @@ impl<C: Source> Jobs<'_, C> {
                 params![Col(after.row.0), group, after.ord.0, after.priority, flags(after)],
             )?;
         }
-        places::move_to(self.db, before, after)?;
+        if !self.moves.keep(before, after, self.recent.follows(after.row)) {
+            self.moves.settle(self.db)?;
+            places::move_to(self.db, before, after)?;
+        }
         self.recent.note_written(after);
         Ok(())
     }
 
     pub(super) fn remove(self, record: &Record) -> Result<()> {
         self.recent.forget(record.row);
+        self.moves.settle(self.db)?;
         places::take(self.db, record)?;
         let row = [Col(record.row.0)];
         self.db.run("DELETE FROM windlass_job WHERE row=?1", row)?;

@@ -8,6 +8,7 @@ mod delegate;
 mod groups;
 mod jobs;
 mod meta;
+mod moves;
 mod places;
 mod queues;
 mod recent;
@@ -18,6 +19,7 @@ mod specs;
 use crate::db::{Db, Kept, Source};
 use groups::Groups;
 use meta::Meta;
+use moves::Moves;
 use queues::Queues;
 use recent::Recent;
 use rest::Minutes;
@@ -33,6 +35,7 @@ pub struct SqliteTables<C = Kept> {
     groups: Groups,
     minutes: Minutes,
     recent: Recent,
+    moves: Moves,
     /// The version of the file that the cache belongs to.
     data_version: i64,
 }
@@ -46,6 +49,7 @@ impl<C: Source> SqliteTables<C> {
             groups: Groups::default(),
             minutes: Minutes::default(),
             recent: Recent::default(),
+            moves: Moves::default(),
             data_version: -1,
         }
     }
@@ -69,11 +73,13 @@ impl<C: Source> SqliteTables<C> {
         self.groups = Groups::default();
         self.minutes = Minutes::default();
         self.recent = Recent::default();
+        self.moves = Moves::default();
         self.data_version = -1;
     }
 
     /// To be called before a transaction ends: writes what has changed.
     pub(crate) fn flush(&mut self) -> Result<()> {
+        self.moves.settle(&mut self.db)?;
         self.queues.flush(&mut self.db)?;
         self.groups.flush(&mut self.db)?;
         self.minutes.flush(&mut self.db)?;

@@ -6,9 +6,8 @@ use super::records::{BEHIND_READY, HELD, SELECT_READY, read};
 use super::specs;
 use crate::db::{Db, Source};
 use crate::values::Col;
-use rusqlite::types::Value;
-use rusqlite::{Row as SqlRow, params};
-
+use rusqlite::types::{ToSql, Value};
+use rusqlite::{Row as SqlRow, Statement, params};
 use windlass_core::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
@@ -50,10 +49,14 @@ pub(super) fn take<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
             let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord=?3 AND row=?4";
             db.run(sql, params![Col(record.lane.0), group, record.ord.0, row])
         }
-        State::Active => db.run("DELETE FROM windlass_active WHERE row=?1", [row]),
+        State::Active => return take_active(db, record.row),
         State::Succeeded | State::Failed | State::Cancelled => db.run("DELETE FROM windlass_ended WHERE row=?1", [row]),
     };
     taken.map(drop)
+}
+
+pub(super) fn take_active<C: Source>(db: &mut Db<C>, row: Row) -> Result<()> {
+    db.run("DELETE FROM windlass_active WHERE row=?1", [Col(row.0)]).map(drop)
 }
 
 /// Takes a job out of every state, wherever a damaged row may say that it is. Looks through all ready jobs.
@@ -77,102 +80,96 @@ pub(super) fn put<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
 }
 
 fn insert<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
-    match record.state() {
-        State::Scheduled => insert_scheduled(db, record),
-        State::Ready => insert_ready(db, record),
-        State::Active => insert_active(db, record),
-        State::Succeeded | State::Failed | State::Cancelled => insert_ended(db, record),
-    }
+    let (sql, bind): (_, fn(&mut Statement<'_>, usize, &Record) -> _) = match record.state() {
+        State::Scheduled => (PUT_SCHEDULED, bind_scheduled),
+        State::Ready if is_fresh(record) => (PUT_FRESH, bind_fresh),
+        State::Ready => (PUT_READY, bind_ready),
+        State::Active => (PUT_ACTIVE, bind_active),
+        State::Succeeded | State::Failed | State::Cancelled => (PUT_ENDED, bind_ended),
+    };
+    db.run_bound(sql, |statement| bind(statement, 1, record).map(drop))
 }
 
-fn insert_scheduled<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
-    let life = &record.life;
-    db.run(
-        "INSERT OR IGNORE INTO windlass_scheduled(row,queue,lane,due_at,attempt,stalls,retries,ready_at,claimed_at,\
-         last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
-        params![
-            Col(record.row.0),
-            Col(record.queue.0),
-            Col(record.lane.0),
-            life.due_at.map_or(HELD, Timestamp::as_ms),
-            life.attempt,
-            life.stalls,
-            life.retries,
-            Col(record.ready_at),
-            life.claimed_at.map(Col),
-            life.last_report.map(|last| Col(last.token)),
-            life.last_report.map(|last| Col(last.state))
-        ],
-    )
+// What can be in the way of these is a damaged row, which must not fail the transaction of others: hence the `IGNORE`.
+
+const PUT_SCHEDULED: &str = "INSERT OR IGNORE INTO windlass_scheduled(row,queue,lane,due_at,attempt,stalls,retries,\
+                             ready_at,claimed_at,last_token,last_state) VALUES(?,?,?,?,?,?,?,?,?,?,?)";
+
+fn bind_scheduled(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+    let due_at = record.life.due_at.map_or(HELD, Timestamp::as_ms);
+    let at = bind(statement, at, &[&Col(record.row.0), &Col(record.queue.0), &Col(record.lane.0), &due_at])?;
+    bind_life(statement, at, record)
 }
 
-fn insert_ready<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
-    let life = &record.life;
-    db.run(
-        "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,attempt,stalls,retries,ready_at,claimed_at,\
-         last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
-        params![
-            Col(record.lane.0),
-            record.group.map(|id| Col(id.0)),
-            record.ord.0,
-            Col(record.row.0),
-            life.attempt,
-            life.stalls,
-            life.retries,
-            Col(record.ready_at),
-            life.claimed_at.map(Col),
-            life.last_report.map(|last| Col(last.token)),
-            life.last_report.map(|last| Col(last.state))
-        ],
-    )
+const PUT_READY: &str = "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,attempt,stalls,retries,ready_at,\
+                         claimed_at,last_token,last_state) VALUES(?,?,?,?,?,?,?,?,?,?,?)";
+
+fn bind_ready(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+    let group = record.group.map(|id| Col(id.0));
+    let at = bind(statement, at, &[&Col(record.lane.0), &group, &record.ord.0, &Col(record.row.0)])?;
+    bind_life(statement, at, record)
 }
 
-fn insert_active<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+/// A job that was never claimed.
+const PUT_FRESH: &str = "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,ready_at,attempt,stalls,retries) \
+                         VALUES(?,?,?,?,?,0,0,0)";
+
+fn is_fresh(record: &Record) -> bool {
     let life = &record.life;
-    let held = life.held.as_ref();
+    life.attempt == 0
+        && life.stalls == 0
+        && life.retries == 0
+        && life.claimed_at.is_none()
+        && life.last_report.is_none()
+}
+
+fn bind_fresh(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+    let group = record.group.map(|id| Col(id.0));
+    let ready_at = Col(record.ready_at);
+    bind(statement, at, &[&Col(record.lane.0), &group, &record.ord.0, &Col(record.row.0), &ready_at])
+}
+
+pub(super) const PUT_ACTIVE: &str = "INSERT OR IGNORE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,\
+                                     attempt,stalls,retries,ready_at,claimed_at,last_token,last_state) \
+                                     VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+pub(super) const ACTIVE_COLUMNS: usize = 14;
+
+pub(super) fn bind_active(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+    let at = bind(statement, at, &[&Col(record.row.0), &Col(record.queue.0), &Col(record.lane.0)])?;
+    let held = record.life.held.as_ref();
     let worker = held.map(|held| held.worker.as_str());
-    db.run(
-        "INSERT OR IGNORE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,attempt,stalls,retries,ready_at,\
-         claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
-        params![
-            Col(record.row.0),
-            Col(record.queue.0),
-            Col(record.lane.0),
-            worker,
-            held.map(|held| Col(held.token)),
-            held.map(|held| Col(held.expires_at)),
-            worker.filter(|_| life.cancel_requested),
-            life.attempt,
-            life.stalls,
-            life.retries,
-            Col(record.ready_at),
-            life.claimed_at.map(Col),
-            life.last_report.map(|last| Col(last.token)),
-            life.last_report.map(|last| Col(last.state))
-        ],
-    )
+    let (token, expires_at) = (held.map(|held| Col(held.token)), held.map(|held| Col(held.expires_at)));
+    let told = worker.filter(|_| record.life.cancel_requested);
+    let at = bind(statement, at, &[&worker, &token, &expires_at, &told])?;
+    bind_life(statement, at, record)
 }
 
-fn insert_ended<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+pub(super) const PUT_ENDED: &str = "INSERT OR IGNORE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,\
+                                    stalls,retries,ready_at,claimed_at,last_token,last_state) \
+                                    VALUES(?,?,?,?,?,?,?,?,?,?,?,?)";
+pub(super) const ENDED_COLUMNS: usize = 12;
+
+pub(super) fn bind_ended(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+    let at = bind(statement, at, &[&Col(record.row.0), &Col(record.lane.0), &Col(record.life.state)])?;
+    let at = bind(statement, at, &[&record.life.finished_at.map(Col), &record.remove_at.map(Col)])?;
+    bind_life(statement, at, record)
+}
+
+/// What a job keeps in every state.
+fn bind_life(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
     let life = &record.life;
-    db.run(
-        "INSERT OR IGNORE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,stalls,retries,ready_at,\
-         claimed_at,last_token,last_state) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
-        params![
-            Col(record.row.0),
-            Col(record.lane.0),
-            Col(life.state),
-            life.finished_at.map(Col),
-            record.remove_at.map(Col),
-            life.attempt,
-            life.stalls,
-            life.retries,
-            Col(record.ready_at),
-            life.claimed_at.map(Col),
-            life.last_report.map(|last| Col(last.token)),
-            life.last_report.map(|last| Col(last.state))
-        ],
-    )
+    let at = bind(statement, at, &[&life.attempt, &life.stalls, &life.retries, &Col(record.ready_at)])?;
+    let token = life.last_report.map(|last| Col(last.token));
+    let state = life.last_report.map(|last| Col(last.state));
+    bind(statement, at, &[&life.claimed_at.map(Col), &token, &state])
+}
+
+/// Binds values from parameter `at` on; answers which one comes next.
+fn bind(statement: &mut Statement<'_>, at: usize, values: &[&dyn ToSql]) -> rusqlite::Result<usize> {
+    for (place, value) in (at..).zip(values) {
+        statement.raw_bind_parameter(place, value)?;
+    }
+    Ok(at + values.len())
 }
 
 /// A row of the ready ones, as a claim meets it.
@@ -194,17 +191,22 @@ impl<C: Source> Jobs<'_, C> {
         let after = after.map_or(i64::MIN, |ord| ord.0);
         loop {
             let recent = &mut *self.recent;
+            let mut follows = None;
             let met = self.db.all(SELECT_READY, params![Col(of.0.0), Col(of.1.0), after, limit(max)], |row| {
                 let known: Option<Ord64> = row.get(BEHIND_READY).ok().map(Ord64);
                 match read(row) {
                     Ok(record) if (record.lane, record.group) == (of.0, Some(of.1)) && known == Some(record.ord) => {
-                        let place = Met::Ready(record.ord, record.row);
+                        let (ord, place) = (record.ord, Met::Ready(record.ord, record.row));
                         if let Ok(spec) = specs::read_at(row, BEHIND_READY + 1) {
-                            recent.note_ahead(record, spec);
+                            recent.note_ahead(record, spec, follows);
                         }
+                        follows = Some(ord);
                         Ok(place)
                     }
-                    _ => Ok(Met::Doubtful { ord: row.get(0)?, row: row.get(1)? }),
+                    _ => {
+                        follows = None;
+                        Ok(Met::Doubtful { ord: row.get(0)?, row: row.get(1)? })
+                    }
                 }
             })?;
             let mut found = Vec::with_capacity(met.len());

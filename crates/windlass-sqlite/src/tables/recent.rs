@@ -3,7 +3,7 @@
 //! Valid as long as nobody else writes to the file; forgotten whenever somebody has, and with every transaction that is
 //! taken back.
 
-use windlass_core::engine::{NumberMap, Record, Row};
+use windlass_core::engine::{NumberMap, Ord64, Record, Row};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
 
@@ -18,9 +18,17 @@ pub(super) struct Recent {
     active: NumberMap<Row, Record>,
     ids: NumberMap<JobId, Row>,
     /// Ready jobs that a claim has read along.
-    ahead: NumberMap<Row, (Record, Option<Stored>)>,
+    ahead: NumberMap<Row, Ahead>,
     /// The job that was looked at last.
     last: Option<Record>,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    record: Record,
+    stored: Option<Stored>,
+    /// The place just before its own.
+    follows: Option<Ord64>,
 }
 
 impl Recent {
@@ -30,11 +38,11 @@ impl Recent {
 
     pub(super) fn record(&self, row: Row) -> Option<&Record> {
         let last = self.last.as_ref().filter(|last| last.row == row);
-        last.or_else(|| self.active.get(&row)).or_else(|| self.ahead.get(&row).map(|(record, _)| record))
+        last.or_else(|| self.active.get(&row)).or_else(|| self.ahead.get(&row).map(|ahead| &ahead.record))
     }
 
     pub(super) fn take_spec(&mut self, row: Row) -> Option<Stored> {
-        self.ahead.get_mut(&row).and_then(|(_, stored)| stored.take())
+        self.ahead.get_mut(&row).and_then(|ahead| ahead.stored.take())
     }
 
     /// What was read along of a spec is not true any more.
@@ -46,8 +54,13 @@ impl Recent {
         self.last = Some(record.clone());
     }
 
-    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored) {
-        self.ahead.insert(record.row, (record, Some(stored)));
+    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored, follows: Option<Ord64>) {
+        self.ahead.insert(record.row, Ahead { record, stored: Some(stored), follows });
+    }
+
+    /// The place of the ready job just before this one, as far as a claim has seen it.
+    pub(super) fn follows(&self, row: Row) -> Option<Ord64> {
+        self.ahead.get(&row).and_then(|ahead| ahead.follows)
     }
 
     pub(super) fn note_written(&mut self, record: &Record) {

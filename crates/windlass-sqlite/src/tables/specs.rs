@@ -2,7 +2,6 @@
 
 use super::jobs::Jobs;
 use super::queues::Queues;
-use super::recent::Recent;
 use super::{gone, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::engine::{Extra, Record, Row};
 use windlass_core::job::{Dedup, JobSpec, KeepFor, TraceContext};
-use windlass_core::name::{CustomId, GroupName};
+use windlass_core::name::{CustomId, GroupName, Kind, Labels, QueueName};
 use windlass_core::payload::{JSON, Payload};
 use windlass_core::retry::RetryPolicy;
 use windlass_core::store::{LogLine, LogStream};
@@ -74,13 +73,6 @@ fn read_type(text: Option<String>) -> Cow<'static, str> {
     text.map_or(Cow::Borrowed(JSON), Cow::Owned)
 }
 
-/// Specs, over a connection.
-pub(super) struct Specs<'a, C> {
-    pub(super) db: &'a mut Db<C>,
-    pub(super) queues: &'a mut Queues,
-    pub(super) recent: &'a mut Recent,
-}
-
 /// A spec as it is stored: what is not in the record or the lane.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -90,51 +82,49 @@ pub(super) struct Stored {
     rest: Option<Rest>,
 }
 
-impl<C: Source> Specs<'_, C> {
-    pub(super) fn get(self, row: Row) -> Result<Arc<JobSpec>> {
-        let mut jobs = Jobs { db: &mut *self.db, recent: &mut *self.recent };
-        let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
-        let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
-        let mut stored = match self.recent.take_spec(row) {
-            Some(stored) => stored,
-            None => {
-                let sql = "SELECT payload,content_type,rest FROM windlass_job WHERE row=?1";
-                self.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
-            }
-        };
-        if stored.bytes.is_none() {
-            let sql = "SELECT payload FROM windlass_payload WHERE row=?1";
-            stored.bytes =
-                self.db.one(sql, [Col(row.0)], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+/// What a job that exists was asked to be.
+pub(super) fn get<C: Source>(mut jobs: Jobs<'_, C>, queues: &mut Queues, row: Row) -> Result<Arc<JobSpec>> {
+    let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
+    let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
+    let mut stored = match jobs.recent.take_spec(row) {
+        Some(stored) => stored,
+        None => {
+            let sql = "SELECT payload,content_type,rest FROM windlass_job WHERE row=?1";
+            jobs.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
         }
-        let bytes = stored.bytes.take().ok_or_else(missing)?;
-        self.assemble(&record, stored, bytes)
+    };
+    if stored.bytes.is_none() {
+        let sql = "SELECT payload FROM windlass_payload WHERE row=?1";
+        stored.bytes = jobs.db.one(sql, [Col(row.0)], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
     }
+    let bytes = stored.bytes.take().ok_or_else(missing)?;
+    let lane = queues.lane(jobs.db, record.lane)?;
+    let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
+    let queue = queues.get(jobs.db, record.queue)?.name.clone();
+    Ok(Arc::new(assemble(&record, (queue, kind, labels), stored, bytes)))
+}
 
-    fn assemble(self, record: &Record, stored: Stored, bytes: Bytes) -> Result<Arc<JobSpec>> {
-        let lane = self.queues.lane(self.db, record.lane)?;
-        let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
-        let queue = self.queues.get(self.db, record.queue)?.name.clone();
-        let payload = Payload { content_type: stored.content_type, bytes };
-        let rest = stored.rest.unwrap_or_default();
-        Ok(Arc::new(JobSpec {
-            queue,
-            kind,
-            payload,
-            priority: record.priority,
-            lifo: record.lifo,
-            attempts: record.life.attempts_max,
-            stalls: record.life.stalls_max,
-            timeout_ms: rest.timeout_ms,
-            retry: rest.retry.unwrap_or_default(),
-            labels,
-            group: rest.group,
-            custom_id: rest.custom_id,
-            dedup: rest.dedup,
-            keep_for: rest.keep_for.unwrap_or_default(),
-            metadata: rest.metadata,
-            trace: rest.trace,
-        }))
+fn assemble(record: &Record, of: (QueueName, Kind, Labels), stored: Stored, bytes: Bytes) -> JobSpec {
+    let (queue, kind, labels) = of;
+    let payload = Payload { content_type: stored.content_type, bytes };
+    let rest = stored.rest.unwrap_or_default();
+    JobSpec {
+        queue,
+        kind,
+        payload,
+        priority: record.priority,
+        lifo: record.lifo,
+        attempts: record.life.attempts_max,
+        stalls: record.life.stalls_max,
+        timeout_ms: rest.timeout_ms,
+        retry: rest.retry.unwrap_or_default(),
+        labels,
+        group: rest.group,
+        custom_id: rest.custom_id,
+        dedup: rest.dedup,
+        keep_for: rest.keep_for.unwrap_or_default(),
+        metadata: rest.metadata,
+        trace: rest.trace,
     }
 }
 
