@@ -104,6 +104,11 @@ impl<C: Source> Db<C> {
         self.failure.take()
     }
 
+    /// What was written cannot stay, whatever the engine makes of it.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        self.failure.get_or_insert(error).clone()
+    }
+
     fn note<R>(failure: &mut Option<Error>, outcome: rusqlite::Result<R>) -> Result<R> {
         outcome.map_err(|error| {
             let error = translate(&error);

@@ -20,7 +20,7 @@ use windlass_core::time::Timestamp;
 
 impl<C: Source> SqliteTables<C> {
     fn jobs(&mut self) -> Jobs<'_, C> {
-        Jobs { db: &mut self.db, recent: &mut self.recent, moves: &mut self.moves }
+        Jobs { db: &mut self.db, recent: &mut self.recent, ids: &mut self.ids, moves: &mut self.moves }
     }
 
     /// For whoever asks the tables of the states.
@@ -160,7 +160,7 @@ impl<C: Source> Tables for SqliteTables<C> {
     }
 
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
-        let jobs = Jobs { db: &mut self.db, recent: &mut self.recent, moves: &mut self.moves };
+        let jobs = Jobs { db: &mut self.db, recent: &mut self.recent, ids: &mut self.ids, moves: &mut self.moves };
         specs::get(jobs, &mut self.queues, row)
     }
 
@@ -169,7 +169,8 @@ impl<C: Source> Tables for SqliteTables<C> {
     }
 
     fn insert_job(&mut self, fresh: Fresh) -> Result<()> {
-        self.jobs().insert(&fresh.record, &fresh.spec)
+        self.jobs().insert(fresh);
+        Ok(())
     }
 
     fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
@@ -178,6 +179,7 @@ impl<C: Source> Tables for SqliteTables<C> {
 
     fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {
         self.recent.forget_spec(row);
+        self.moves.settle(&mut self.db)?;
         specs::replace(&mut self.db, row, &spec)
     }
 

@@ -1,22 +1,23 @@
 //! Job records: what a job is in one table, where it stands in one of four others.
 
+use super::ids::{Ids, Known};
 use super::moves::Moves;
+use super::places;
 use super::recent::Recent;
 use super::records::{NAMELESS, SELECT, SELECT_DAMAGED, flags, read, salvage};
-use super::{places, specs};
 use crate::db::{Db, Source};
 use crate::values::Col;
 use rusqlite::params;
 
-use windlass_core::engine::{Record, Row};
+use windlass_core::engine::{Fresh, Record, Row};
 use windlass_core::id::JobId;
-use windlass_core::job::JobSpec;
 use windlass_core::{Error, Result};
 
 /// Jobs, over a connection.
 pub(super) struct Jobs<'a, C> {
     pub(super) db: &'a mut Db<C>,
     pub(super) recent: &'a mut Recent,
+    pub(super) ids: &'a mut Ids,
     pub(super) moves: &'a mut Moves,
 }
 
@@ -25,11 +26,23 @@ impl<C: Source> Jobs<'_, C> {
         if let Some(row) = self.recent.find(id) {
             return Ok(Some(row));
         }
-        let row = |row: &rusqlite::Row<'_>| Ok(Row(row.get::<_, Col<u64>>(0)?.0));
-        match self.db.one("SELECT row FROM windlass_job WHERE id=?1", [Col(id)], row)? {
-            None if id.partition() == NAMELESS => self.find_nameless(id),
-            found => Ok(found),
+        match self.ids.find(id) {
+            Known::At(row) => return Ok(Some(row)),
+            Known::Free => return Ok(None),
+            Known::No => {}
         }
+        // The one that follows tells at the same price where others are free.
+        let sql = "SELECT row,id FROM windlass_job WHERE id>=?1 ORDER BY id LIMIT 1";
+        let next = self.db.one(sql, [Col(id)], |row| {
+            Ok((Row(row.get::<_, Col<u64>>(0)?.0), row.get::<_, Col<JobId>>(1).ok().map(|id| id.0)))
+        })?;
+        match next {
+            Some((row, Some(next))) if next == id => return Ok(Some(row)),
+            Some((_, Some(next))) => self.ids.learn(id, Some(next)),
+            Some((_, None)) => {}
+            None => self.ids.learn(id, None),
+        }
+        if id.partition() == NAMELESS { self.find_nameless(id) } else { Ok(None) }
     }
 
     /// A row whose id cannot be read, by the id that stands in for it.
@@ -63,6 +76,8 @@ impl<C: Source> Jobs<'_, C> {
     /// the record next changes.
     pub(super) fn mend(self, record: &Record) -> Result<()> {
         self.recent.forget(record.row);
+        // It may get another id.
+        *self.ids = Ids::default();
         self.moves.settle(self.db)?;
         places::take_everywhere(self.db, record.row)?;
         let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
@@ -88,36 +103,9 @@ impl<C: Source> Jobs<'_, C> {
         Ok(())
     }
 
-    pub(super) fn insert(self, record: &Record, spec: &JobSpec) -> Result<()> {
-        let life = &record.life;
-        let specs::Columns { payload, content_type, rest } = specs::columns(spec)?;
-        self.db.run(
-            "INSERT INTO windlass_job(row,id,queue,lane,grp,ord,priority,flags,attempts_max,stalls_max,created_at,\
-             fingerprint,dedup,payload,content_type,rest) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
-            params![
-                Col(record.row.0),
-                Col(record.id),
-                Col(record.queue.0),
-                Col(record.lane.0),
-                record.group.map(|id| Col(id.0)),
-                record.ord.0,
-                record.priority,
-                flags(record),
-                life.attempts_max,
-                life.stalls_max,
-                Col(record.created_at),
-                Col(record.fingerprint),
-                record.dedup,
-                payload,
-                content_type,
-                rest
-            ],
-        )?;
-        if payload.is_none() {
-            specs::put_payload(self.db, record.row, &spec.payload.bytes)?;
-        }
-        self.moves.settle(self.db)?;
-        places::put(self.db, record)
+    pub(super) fn insert(self, fresh: Fresh) {
+        self.ids.note_added(fresh.record.id, fresh.record.row);
+        self.moves.add(fresh);
     }
 
     /// Writes what has changed: the job itself only when it has to be.
@@ -138,6 +126,7 @@ impl<C: Source> Jobs<'_, C> {
     }
 
     pub(super) fn remove(self, record: &Record) -> Result<()> {
+        self.ids.note_removed(record.id);
         self.recent.forget(record.row);
         self.moves.settle(self.db)?;
         places::take(self.db, record)?;

@@ -6,6 +6,7 @@
 
 mod delegate;
 mod groups;
+mod ids;
 mod jobs;
 mod meta;
 mod moves;
@@ -18,6 +19,7 @@ mod specs;
 
 use crate::db::{Db, Kept, Source};
 use groups::Groups;
+use ids::Ids;
 use meta::Meta;
 use moves::Moves;
 use queues::Queues;
@@ -35,6 +37,7 @@ pub struct SqliteTables<C = Kept> {
     groups: Groups,
     minutes: Minutes,
     recent: Recent,
+    ids: Ids,
     moves: Moves,
     /// The version of the file that the cache belongs to.
     data_version: i64,
@@ -49,6 +52,7 @@ impl<C: Source> SqliteTables<C> {
             groups: Groups::default(),
             minutes: Minutes::default(),
             recent: Recent::default(),
+            ids: Ids::default(),
             moves: Moves::default(),
             data_version: -1,
         }
@@ -73,6 +77,7 @@ impl<C: Source> SqliteTables<C> {
         self.groups = Groups::default();
         self.minutes = Minutes::default();
         self.recent = Recent::default();
+        self.ids = Ids::default();
         self.moves = Moves::default();
         self.data_version = -1;
     }
@@ -86,6 +91,7 @@ impl<C: Source> SqliteTables<C> {
         self.meta.flush(&mut self.db)?;
         self.groups.shrink();
         self.recent.shrink();
+        self.ids.end_transaction();
         Ok(())
     }
 

@@ -1,33 +1,41 @@
-//! The two moves that every job makes, to active and from there to its end, written many at a time: a statement costs
-//! more than a row, so those of one claim and of one report share theirs.
+//! New jobs, and the two moves that every job makes, to active and from there to its end, written many at a time: a
+//! statement costs more than a row, so those of one transaction share theirs.
 //!
-//! They are written before anything else looks at the tables of the states, and at the end of the transaction.
+//! They are written before anything else looks at the tables of jobs and states, and at the end of the transaction.
 
-use super::places;
+use super::places::{self, bind};
+use super::records::flags;
+use super::specs;
 use crate::db::{Db, Source};
 use crate::values::Col;
 use rusqlite::{Statement, params};
+use std::borrow::Borrow;
 use std::sync::LazyLock;
-use windlass_core::Result;
-use windlass_core::engine::{GroupId, LaneId, Ord64, Record, Row};
+use windlass_core::engine::{Fresh, GroupId, LaneId, Ord64, Record, Row};
 use windlass_core::job::State;
+use windlass_core::{Error, Result};
 
 /// Rows of one statement.
 const ROWS: usize = 8;
 
+const PUT_JOB: &str = "INSERT OR IGNORE INTO windlass_job(row,id,queue,lane,grp,ord,priority,flags,attempts_max,stalls_max,\
+                       created_at,fingerprint,dedup,payload,content_type,rest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+
+static PUT_JOBS: LazyLock<String> = LazyLock::new(|| many(PUT_JOB));
+static PUT_FRESH: LazyLock<String> = LazyLock::new(|| many(places::PUT_FRESH));
 static TAKE_ACTIVE: LazyLock<String> =
     LazyLock::new(|| format!("DELETE FROM windlass_active WHERE row IN ({})", marks(ROWS)));
-static PUT_ACTIVE: LazyLock<String> = LazyLock::new(|| many(places::PUT_ACTIVE, places::ACTIVE_COLUMNS));
-static PUT_ENDED: LazyLock<String> = LazyLock::new(|| many(places::PUT_ENDED, places::ENDED_COLUMNS));
+static PUT_ACTIVE: LazyLock<String> = LazyLock::new(|| many(places::PUT_ACTIVE));
+static PUT_ENDED: LazyLock<String> = LazyLock::new(|| many(places::PUT_ENDED));
 
 fn marks(n: usize) -> String {
     vec!["?"; n].join(",")
 }
 
 /// `INSERT INTO … VALUES(…)` for many rows.
-fn many(one: &str, columns: usize) -> String {
-    let row = format!(",({})", marks(columns));
-    format!("{one}{}", row.repeat(ROWS - 1))
+fn many(one: &str) -> String {
+    let row = one.rsplit_once("VALUES").map_or("", |(_, row)| row);
+    format!("{one}{}", format!(",{row}").repeat(ROWS - 1))
 }
 
 /// Neighbours among the ready jobs of a group in a lane: all between the first and the last.
@@ -40,6 +48,7 @@ struct Run {
 
 #[derive(Debug, Default)]
 pub(super) struct Moves {
+    added: Vec<Fresh>,
     from_ready: Vec<Run>,
     from_active: Vec<Row>,
     to_active: Vec<Record>,
@@ -47,6 +56,11 @@ pub(super) struct Moves {
 }
 
 impl Moves {
+    /// Keeps a new job for later.
+    pub(super) fn add(&mut self, fresh: Fresh) {
+        self.added.push(fresh);
+    }
+
     /// Keeps a move for later, if it is one of the two. `follows` is the ready job just before this one.
     pub(super) fn keep(&mut self, before: &Record, after: &Record, follows: Option<Ord64>) -> bool {
         match (before.state(), after.state(), before.group) {
@@ -71,6 +85,9 @@ impl Moves {
 
     /// Writes them.
     pub(super) fn settle<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
+        if !self.added.is_empty() {
+            put_jobs(db, &std::mem::take(&mut self.added))?;
+        }
         for Run { of: (lane, group), first, last } in self.from_ready.drain(..) {
             let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord>=?3 AND ord<=?4";
             db.run(sql, params![Col(lane.0), Col(group.0), first.0, last.0])?;
@@ -88,11 +105,60 @@ impl Moves {
     }
 }
 
+/// Adds jobs.
+fn put_jobs<C: Source>(db: &mut Db<C>, added: &[Fresh]) -> Result<()> {
+    let (eights, rest) = added.as_chunks::<ROWS>();
+    for added in eights {
+        put_some_jobs(db, &PUT_JOBS, added)?;
+    }
+    for added in rest {
+        put_some_jobs(db, PUT_JOB, std::slice::from_ref(added))?;
+    }
+    let (fresh, others): (Vec<&Record>, Vec<&Record>) =
+        added.iter().map(|fresh| &fresh.record).partition(|record| places::is_fresh(record));
+    put_all(db, &PUT_FRESH, &fresh, places::bind_fresh)?;
+    others.into_iter().try_for_each(|record| places::put(db, record))
+}
+
+fn put_some_jobs<C: Source>(db: &mut Db<C>, sql: &'static str, added: &[Fresh]) -> Result<()> {
+    let columns: Vec<specs::Columns<'_>> =
+        added.iter().map(|fresh| specs::columns(&fresh.spec)).collect::<Result<_>>()?;
+    let put = db.run_bound(sql, |statement| {
+        let mut at = 1;
+        for (Fresh { record, .. }, columns) in added.iter().zip(&columns) {
+            at = bind_job(statement, at, record, columns)?;
+        }
+        Ok(())
+    })?;
+    if put < added.len() {
+        return Err(db.fail(Error::corrupt("a new job's number was taken before; the store's sequence is damaged")));
+    }
+    for (Fresh { record, spec }, _) in added.iter().zip(&columns).filter(|(_, columns)| columns.payload.is_none()) {
+        specs::put_payload(db, record.row, &spec.payload.bytes)?;
+    }
+    Ok(())
+}
+
+fn bind_job(
+    statement: &mut Statement<'_>,
+    at: usize,
+    record: &Record,
+    columns: &specs::Columns<'_>,
+) -> rusqlite::Result<usize> {
+    let group = record.group.map(|id| Col(id.0));
+    let at =
+        bind(statement, at, &[&Col(record.row.0), &Col(record.id), &Col(record.queue.0), &Col(record.lane.0), &group])?;
+    let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
+    let at = bind(statement, at, &[&record.ord.0, &record.priority, &flags(record), &attempts_max, &stalls_max])?;
+    let at = bind(statement, at, &[&Col(record.created_at), &Col(record.fingerprint), &record.dedup])?;
+    bind(statement, at, &[&columns.payload, &columns.content_type, &columns.rest])
+}
+
 /// Puts jobs into their states, `ROWS` at a time.
-fn put_all<C: Source>(
+fn put_all<C: Source, R: Borrow<Record>>(
     db: &mut Db<C>,
     sql: &'static str,
-    records: &[Record],
+    records: &[R],
     bind: fn(&mut Statement<'_>, usize, &Record) -> rusqlite::Result<usize>,
 ) -> Result<()> {
     let (eights, rest) = records.as_chunks::<ROWS>();
@@ -100,17 +166,17 @@ fn put_all<C: Source>(
         let put = db.run_bound(sql, |statement| {
             let mut at = 1;
             for record in records {
-                at = bind(statement, at, record)?;
+                at = bind(statement, at, record.borrow())?;
             }
             Ok(())
         })?;
         if put < ROWS {
             // A damaged row says to be one of these jobs'.
             for record in records {
-                places::take_everywhere(db, record.row)?;
-                places::put(db, record)?;
+                places::take_everywhere(db, record.borrow().row)?;
+                places::put(db, record.borrow())?;
             }
         }
     }
-    rest.iter().try_for_each(|record| places::put(db, record))
+    rest.iter().try_for_each(|record| places::put(db, record.borrow()))
 }

@@ -111,19 +111,20 @@ fn bind_ready(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusq
 }
 
 /// A job that was never claimed.
-const PUT_FRESH: &str = "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,ready_at,attempt,stalls,retries) \
+pub(super) const PUT_FRESH: &str = "INSERT OR IGNORE INTO windlass_ready(lane,grp,ord,row,ready_at,attempt,stalls,retries) \
                          VALUES(?,?,?,?,?,0,0,0)";
 
-fn is_fresh(record: &Record) -> bool {
+pub(super) fn is_fresh(record: &Record) -> bool {
     let life = &record.life;
-    life.attempt == 0
+    life.state == State::Ready
+        && life.attempt == 0
         && life.stalls == 0
         && life.retries == 0
         && life.claimed_at.is_none()
         && life.last_report.is_none()
 }
 
-fn bind_fresh(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
+pub(super) fn bind_fresh(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
     let group = record.group.map(|id| Col(id.0));
     let ready_at = Col(record.ready_at);
     bind(statement, at, &[&Col(record.lane.0), &group, &record.ord.0, &Col(record.row.0), &ready_at])
@@ -132,7 +133,6 @@ fn bind_fresh(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusq
 pub(super) const PUT_ACTIVE: &str = "INSERT OR IGNORE INTO windlass_active(row,queue,lane,worker,token,expires_at,told,\
                                      attempt,stalls,retries,ready_at,claimed_at,last_token,last_state) \
                                      VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-pub(super) const ACTIVE_COLUMNS: usize = 14;
 
 pub(super) fn bind_active(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
     let at = bind(statement, at, &[&Col(record.row.0), &Col(record.queue.0), &Col(record.lane.0)])?;
@@ -147,7 +147,6 @@ pub(super) fn bind_active(statement: &mut Statement<'_>, at: usize, record: &Rec
 pub(super) const PUT_ENDED: &str = "INSERT OR IGNORE INTO windlass_ended(row,lane,state,finished_at,remove_at,attempt,\
                                     stalls,retries,ready_at,claimed_at,last_token,last_state) \
                                     VALUES(?,?,?,?,?,?,?,?,?,?,?,?)";
-pub(super) const ENDED_COLUMNS: usize = 12;
 
 pub(super) fn bind_ended(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusqlite::Result<usize> {
     let at = bind(statement, at, &[&Col(record.row.0), &Col(record.lane.0), &Col(record.life.state)])?;
@@ -165,7 +164,7 @@ fn bind_life(statement: &mut Statement<'_>, at: usize, record: &Record) -> rusql
 }
 
 /// Binds values from parameter `at` on; answers which one comes next.
-fn bind(statement: &mut Statement<'_>, at: usize, values: &[&dyn ToSql]) -> rusqlite::Result<usize> {
+pub(super) fn bind(statement: &mut Statement<'_>, at: usize, values: &[&dyn ToSql]) -> rusqlite::Result<usize> {
     for (place, value) in (at..).zip(values) {
         statement.raw_bind_parameter(place, value)?;
     }
