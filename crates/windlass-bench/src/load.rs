@@ -33,7 +33,7 @@ pub(crate) struct Load {
     pub(crate) runtime: Runtime,
     request_id: u64,
     made: usize,
-    template: JobSpec,
+    pub(crate) template: JobSpec,
     /// Taken apart for its group commit figures.
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
 }

@@ -4,6 +4,7 @@ use crate::floor;
 use crate::load::{Load, Shape};
 use crate::report::{Settings, line, real, seconds};
 use std::sync::Arc;
+use windlass_core::job::NewJob;
 use windlass_core::store::EnqueueRequest;
 use windlass_sqlite::Synchronous;
 
@@ -39,8 +40,8 @@ fn sqlite_enqueue(settings: &Settings) {
     let folder = settings.folder();
     let mut batch = 1.0;
     let ours = settings.median(|| {
-        let mut load = Load::sqlite(folder.path(), Synchronous::Full);
-        let spent = one_by_one(&mut load, jobs, tasks);
+        let load = Load::sqlite(folder.path(), Synchronous::Full);
+        let spent = one_by_one(&load, jobs, tasks);
         let (steps, commits) = load.sqlite.as_ref().unwrap().group_commit();
         batch = real(usize::try_from(steps).unwrap()) / real(usize::try_from(commits).unwrap());
         real(jobs) / spent
@@ -61,24 +62,17 @@ fn sqlite_enqueue(settings: &Settings) {
 
 /// Each of `tasks` tasks enqueues one job at a time and waits for its answer.
 #[expect(clippy::disallowed_methods, reason = "the benchmark's own tasks")]
-fn one_by_one(load: &mut Load, jobs: usize, tasks: usize) -> f64 {
+fn one_by_one(load: &Load, jobs: usize, tasks: usize) -> f64 {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    // In turns, so that ids rise with time as they do when each is made at its call.
-    let mut shares: Vec<Vec<_>> = (0..tasks).map(|_| Vec::with_capacity(jobs / tasks)).collect();
-    for _ in 0..jobs / tasks {
-        for share in &mut shares {
-            share.push(load.job(Shape::Plain));
-        }
-    }
     let store = &load.store;
     seconds(|| {
         runtime.block_on(async {
-            let running: Vec<_> = shares
-                .into_iter()
-                .map(|share| {
-                    let store = Arc::clone(store);
+            let running: Vec<_> = (0..tasks)
+                .map(|_| {
+                    let (store, ids, spec) = (Arc::clone(store), load.ids.clone(), load.template.clone());
                     tokio::spawn(async move {
-                        for job in share {
+                        for _ in 0..jobs / tasks {
+                            let job = NewJob::new(ids.next(), spec.clone());
                             store.enqueue(EnqueueRequest::new(vec![job])).await.unwrap().remove(0).unwrap();
                         }
                     })

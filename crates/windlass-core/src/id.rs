@@ -7,6 +7,7 @@ use crate::time::Clock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Base-32 digits of 128 bits.
@@ -184,24 +185,34 @@ impl From<Token> for String {
     }
 }
 
-/// Makes ids: UUID version 7 from an injected clock and injected randomness.
+/// Makes ids: UUID version 7 from an injected clock, a counter and injected randomness.
+///
+/// Those of one maker (and its clones) rise, whatever the clock does, so that they stand side by side in an index.
 #[derive(Clone)]
 pub struct Ids {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    /// Milliseconds and count of the last one.
+    last: Arc<AtomicU64>,
 }
+
+/// Bits of the count within one millisecond; when they are used up, the next millisecond is begun early.
+const COUNT_BITS: u32 = 12;
 
 impl Ids {
     /// From a clock and randomness.
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { clock, random }
+        Self { clock, random, last: Arc::default() }
     }
 
     /// A fresh id.
     pub fn next(&self) -> JobId {
-        let ms = u128::from(self.clock.now().as_ms().max(0).cast_unsigned()) & 0xffff_ffff_ffff;
-        let noise = u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
-        let bits = ms << 80 | noise & ((1 << 80) - 1);
+        let now = (self.clock.now().as_ms().max(0).cast_unsigned() & 0xffff_ffff_ffff) << COUNT_BITS;
+        let after = |last: u64| now.max(last.wrapping_add(1));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(after(last)));
+        let stamp = u128::from(after(last.unwrap_or_else(|last| last)));
+        let (ms, count) = (stamp >> COUNT_BITS, stamp & ((1 << COUNT_BITS) - 1));
+        let bits = ms << 80 | count << 64 | u128::from(self.random.next_u64());
         JobId::from_parts(0, with_version(bits, 7))
     }
 }
@@ -260,6 +271,24 @@ mod tests {
         assert_eq!(a.bits() >> 80, 1_763_236_800_123);
         assert_eq!(a.bits() >> 76 & 0xf, 7);
         assert_eq!(a.bits() >> 62 & 0b11, 0b10);
+    }
+
+    #[test]
+    fn the_ids_of_one_maker_rise_whatever_the_clock_does() {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_763_236_800_123)));
+        let ids = Ids::new(clock.clone(), Arc::new(StrongRandom::seeded(7)));
+        let mut last = ids.next();
+        for i in 0..10_000 {
+            match i {
+                5_000 => clock.set(Timestamp::from_ms(1_763_236_799_000)),
+                6_000 => clock.set(Timestamp::from_ms(1_763_236_900_000)),
+                _ => {}
+            }
+            let next = ids.clone().next();
+            assert!(next > last, "{next} after {last}");
+            last = next;
+        }
+        assert_eq!(last.bits() >> 80, 1_763_236_900_000, "4,000 in one millisecond need no other");
     }
 
     #[test]
