@@ -76,13 +76,22 @@ const fn with_version(bits: u128, version: u128) -> u128 {
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0u8; DIGITS];
+        // By hand, because ids are written for every job: the digits, the dash and at most five more before it.
+        let mut text = [b'-'; 5 + 1 + DIGITS];
         let mut rest = self.bits();
-        for digit in text.iter_mut().rev() {
+        for digit in text[6..].iter_mut().rev() {
             *digit = ALPHABET[(rest & 31) as usize];
             rest >>= 5;
         }
-        write!(f, "{}-{}", self.partition, std::str::from_utf8(&text).unwrap_or_default())
+        let (mut from, mut partition) = (5, self.partition);
+        loop {
+            from -= 1;
+            text[from] = ALPHABET[usize::from(partition % 10)];
+            partition /= 10;
+            if partition == 0 {
+                break f.write_str(std::str::from_utf8(&text[from..]).unwrap_or_default());
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use windlass_core::job::State;
 use windlass_core::{Error, Result};
 
 /// Rows of one statement.
-const ROWS: usize = 8;
+const ROWS: usize = 16;
 
 const PUT_JOB: &str = "INSERT OR IGNORE INTO windlass_job(row,id,queue,lane,grp,ord,priority,flags,attempts_max,stalls_max,\
                        created_at,fingerprint,dedup,payload,content_type,rest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
@@ -83,32 +83,42 @@ impl Moves {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        // What goes into a state has come from another, so these two tell of all four.
+        self.added.is_empty() && self.to_active.is_empty() && self.to_ended.is_empty()
+    }
+
     /// Writes them.
     pub(super) fn settle<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        if !self.added.is_empty() {
-            put_jobs(db, &std::mem::take(&mut self.added))?;
+        if self.is_empty() {
+            return Ok(());
         }
+        put_jobs(db, &self.added)?;
+        self.added.clear();
         for Run { of: (lane, group), first, last } in self.from_ready.drain(..) {
             let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord>=?3 AND ord<=?4";
             db.run(sql, params![Col(lane.0), Col(group.0), first.0, last.0])?;
         }
-        let rows = std::mem::take(&mut self.from_active);
-        let (eights, rest) = rows.as_chunks::<ROWS>();
-        for rows in eights {
+        let (many, rest) = self.from_active.as_chunks::<ROWS>();
+        for rows in many {
             db.run(&TAKE_ACTIVE, rows.map(|row| Col(row.0)))?;
         }
         for row in rest {
             places::take_active(db, *row)?;
         }
-        put_all(db, &PUT_ACTIVE, &std::mem::take(&mut self.to_active), places::bind_active)?;
-        put_all(db, &PUT_ENDED, &std::mem::take(&mut self.to_ended), places::bind_ended)
+        self.from_active.clear();
+        put_all(db, &PUT_ACTIVE, &self.to_active, places::bind_active)?;
+        self.to_active.clear();
+        put_all(db, &PUT_ENDED, &self.to_ended, places::bind_ended)?;
+        self.to_ended.clear();
+        Ok(())
     }
 }
 
 /// Adds jobs.
 fn put_jobs<C: Source>(db: &mut Db<C>, added: &[Fresh]) -> Result<()> {
-    let (eights, rest) = added.as_chunks::<ROWS>();
-    for added in eights {
+    let (many, rest) = added.as_chunks::<ROWS>();
+    for added in many {
         put_some_jobs(db, &PUT_JOBS, added)?;
     }
     for added in rest {
@@ -161,8 +171,8 @@ fn put_all<C: Source, R: Borrow<Record>>(
     records: &[R],
     bind: fn(&mut Statement<'_>, usize, &Record) -> rusqlite::Result<usize>,
 ) -> Result<()> {
-    let (eights, rest) = records.as_chunks::<ROWS>();
-    for records in eights {
+    let (many, rest) = records.as_chunks::<ROWS>();
+    for records in many {
         let put = db.run_bound(sql, |statement| {
             let mut at = 1;
             for record in records {

@@ -48,6 +48,9 @@ struct Rest {
 impl Rest {
     /// `None` when everything has its default, which is the usual case.
     fn of(spec: &JobSpec) -> Result<Option<String>> {
+        if is_plain(spec) {
+            return Ok(None);
+        }
         let rest = Self {
             group: spec.group.clone(),
             custom_id: spec.custom_id.clone(),
@@ -58,11 +61,15 @@ impl Rest {
             metadata: spec.metadata.clone(),
             trace: spec.trace.clone(),
         };
-        if rest == Self::default() {
-            return Ok(None);
-        }
         json(&rest).map(Some)
     }
+}
+
+/// True when everything that [`Rest`] would hold has its default.
+fn is_plain(spec: &JobSpec) -> bool {
+    let JobSpec { group, custom_id, timeout_ms, retry, dedup, keep_for, metadata, trace, .. } = spec;
+    let none = group.is_none() && custom_id.is_none() && timeout_ms.is_none() && dedup.is_none() && trace.is_none();
+    none && metadata.is_empty() && *keep_for == KeepFor::default() && *retry == RetryPolicy::default()
 }
 
 fn content_type(text: &str) -> Option<&str> {
