@@ -2,7 +2,6 @@
 
 use crate::error::translate;
 use rusqlite::{Connection, Params, Row, Statement};
-use self_cell::self_cell;
 use std::collections::hash_map::Entry;
 use windlass_core::engine::NumberMap;
 use windlass_core::{Error, Result};
@@ -39,14 +38,23 @@ impl Source for &Connection {
 /// places; then it is prepared twice.
 type Statements<'c> = NumberMap<(usize, usize), Statement<'c>>;
 
-self_cell! {
-    /// A connection and the statements that it has prepared.
-    pub struct Kept {
-        owner: Connection,
-        #[covariant]
-        dependent: Statements,
+#[allow(clippy::mem_forget, reason = "the macro's own doing: it moves what it drops itself")]
+mod kept {
+    use super::Statements;
+    use rusqlite::Connection;
+    use self_cell::self_cell;
+
+    self_cell! {
+        /// A connection and the statements that it has prepared.
+        pub struct Kept {
+            owner: Connection,
+            #[covariant]
+            dependent: Statements,
+        }
     }
 }
+
+pub(crate) use kept::Kept;
 
 impl Kept {
     pub(crate) fn over(conn: Connection) -> Self {

@@ -35,6 +35,8 @@ struct Log {
 pub(super) struct Jobs {
     entries: Paged<Entry>,
     ids: Ids,
+    /// The ids of the active jobs once more: few enough to stay warm, and every outcome asks for one.
+    active: Ids,
     ready: BTreeMap<(LaneId, GroupId, Ord64), Row>,
     due: BTreeSet<(QueueId, Timestamp, Row)>,
     leases: BTreeSet<(Timestamp, Row)>,
@@ -45,7 +47,8 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn find(&self, id: JobId) -> Option<Row> {
-        self.ids.find(id, |row| self.record(row).is_some_and(|record| record.id == id))
+        let is_it = |row| self.record(row).is_some_and(|record| record.id == id);
+        self.active.find(id, is_it).or_else(|| self.ids.find(id, is_it))
     }
 
     pub(super) fn record(&self, row: Row) -> Option<&Record> {
@@ -104,6 +107,7 @@ impl Jobs {
                 }
             }
             State::Active => {
+                self.active.insert(record.id, row);
                 if let Some(held) = &life.held {
                     self.leases.insert((held.expires_at, row));
                     if life.cancel_requested {
@@ -130,6 +134,7 @@ impl Jobs {
                 }
             }
             State::Active => {
+                self.active.remove(record.id, row);
                 if let Some(held) = &life.held {
                     self.leases.remove(&(held.expires_at, row));
                     if life.cancel_requested {
