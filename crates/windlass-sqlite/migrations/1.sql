@@ -29,7 +29,7 @@ CREATE TABLE windlass_group (
 );
 CREATE UNIQUE INDEX windlass_group_name ON windlass_group (queue, name) WHERE name IS NOT NULL;
 CREATE INDEX windlass_group_parked ON windlass_group (queue, id) WHERE parked <> 0;
-CREATE INDEX windlass_group_wake ON windlass_group (wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX windlass_group_wake ON windlass_group (queue, wake_at, id) WHERE wake_at IS NOT NULL;
 
 -- The ready jobs of one group in one lane, and its place in the lane's ring.
 CREATE TABLE windlass_sub (

@@ -3,6 +3,7 @@
 use crate::ctx::{Ctx, queue_name};
 use crate::look::{assert_rate, ids};
 use crate::runner::cases;
+use windlass_core::job::Due;
 use windlass_core::rate::Rate;
 use windlass_core::store::{GroupSettings, SweepKind, WaitFor};
 
@@ -10,6 +11,7 @@ cases!("groups_rate":
     no_window_holds_more_than_the_limit,
     large_limits_hold_too,
     a_claim_says_when_the_group_may_go_again,
+    a_claim_does_not_speak_for_other_queues,
     the_rate_of_one_group_holds_back_no_other,
     idleness_forgets_no_start,
     a_group_that_was_idle_is_back_when_its_rate_allows,
@@ -73,6 +75,17 @@ async fn a_claim_says_when_the_group_may_go_again(ctx: Ctx) {
     assert_eq!(status.rate_limited_until, Some(started.plus_ms(1_000)));
     ctx.advance_ms(1_000).await;
     assert_eq!(ctx.claim("w", "q", 10).await.len(), 2);
+}
+
+async fn a_claim_does_not_speak_for_other_queues(ctx: Ctx) {
+    ctx.set_group("q", "g", rate(1, 1_000)).await;
+    ctx.enqueue_grouped("q", "g", 2).await;
+    assert_eq!(ctx.claim("w", "q", 2).await.len(), 1);
+    let waiting = ctx.enqueue(ctx.job("other", "work").due(Due::DelayMs(5_000))).await.id();
+    let due_at = ctx.get(waiting).await.unwrap().due_at;
+    let empty = ctx.store.claim(ctx.claim_request("w", "other", 1)).await.unwrap();
+    assert!(empty.jobs.is_empty());
+    assert_eq!(empty.next_at, due_at, "a group of another queue wakes nobody here");
 }
 
 async fn the_rate_of_one_group_holds_back_no_other(ctx: Ctx) {

@@ -93,7 +93,7 @@ impl<T: Tables> Step<'_, T> {
 
     fn claim_on(&mut self, queue: QueueId, taking: &mut Taking<'_>) -> Result<()> {
         let promote = taking.left().max(PROMOTE_MIN);
-        self.wake_groups(promote)?;
+        self.wake_groups(queue, promote)?;
         self.promote_due(queue, promote)?;
         loop {
             let room = self.room_on(queue, taking.left())?;
@@ -171,15 +171,15 @@ impl<T: Tables> Step<'_, T> {
     /// When time alone may bring work on these queues.
     fn next_at(&mut self, queues: &[QueueName]) -> Result<Option<Timestamp>> {
         let now = self.now;
-        let mut next = self.tables.next_wake()?;
+        let mut next = None;
         for name in queues {
             let Some(id) = self.tables.find_queue(name)? else {
                 continue;
             };
-            let due = self.tables.next_due(id)?;
+            let (due, wake) = (self.tables.next_due(id)?, self.tables.next_wake(id)?);
             let queue = self.tables.queue(id)?;
             let rate = queue.settings.rate.and_then(|rate| queue.meter.next_at(rate, now));
-            next = [next, due, rate].into_iter().flatten().min();
+            next = [next, due, wake, rate].into_iter().flatten().min();
         }
         Ok(next)
     }

@@ -44,11 +44,9 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn promote(&mut self, max: usize) -> Result<usize> {
-        let mut handled = self.wake_groups(max)?;
+        let mut handled = 0;
         for queue in self.tables.queues()? {
-            if handled >= max {
-                break;
-            }
+            handled += self.wake_groups(queue, max - handled)?;
             handled += self.promote_due(queue, max - handled)?;
         }
         Ok(handled)
@@ -67,8 +65,8 @@ impl<T: Tables> Step<'_, T> {
     }
 
     /// Brings groups back whose time has come, and forgets those that have nothing left.
-    pub(super) fn wake_groups(&mut self, max: usize) -> Result<usize> {
-        let groups = self.tables.waking_groups(self.now, max)?;
+    pub(super) fn wake_groups(&mut self, queue: QueueId, max: usize) -> Result<usize> {
+        let groups = self.tables.waking_groups(queue, self.now, max)?;
         for id in &groups {
             let parked = self.tables.group(*id)?.parked;
             self.tables.park_group(*id, parked, None)?;

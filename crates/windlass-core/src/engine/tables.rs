@@ -85,10 +85,10 @@ pub trait Tables {
     fn groups(&mut self, queue: QueueId, after: Option<&GroupName>, limit: usize) -> Result<Vec<GroupId>>;
     /// The groups of a queue that are out of the ring.
     fn parked_groups(&mut self, queue: QueueId) -> Result<Vec<GroupId>>;
-    /// Groups whose `wake_at` is not after `until`, earliest first.
-    fn waking_groups(&mut self, until: Timestamp, limit: usize) -> Result<Vec<GroupId>>;
-    /// The earliest `wake_at`.
-    fn next_wake(&mut self) -> Result<Option<Timestamp>>;
+    /// Groups of a queue whose `wake_at` is not after `until`, earliest first.
+    fn waking_groups(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<GroupId>>;
+    /// The earliest `wake_at` of a queue's groups.
+    fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>>;
 
     /// The jobs of one group in one lane; none is `Sub::default()`.
     fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub>;

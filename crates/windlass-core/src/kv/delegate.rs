@@ -115,12 +115,12 @@ impl<K: OrderedKv> Tables for KvTables<K> {
         groups::parked(&mut self.db, queue)
     }
 
-    fn waking_groups(&mut self, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
-        groups::waking(&mut self.db, until, limit)
+    fn waking_groups(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
+        groups::waking(&mut self.db, queue, until, limit)
     }
 
-    fn next_wake(&mut self) -> Result<Option<Timestamp>> {
-        groups::next_wake(&mut self.db)
+    fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        groups::next_wake(&mut self.db, queue)
     }
 
     fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub> {

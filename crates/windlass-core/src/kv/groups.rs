@@ -61,10 +61,10 @@ impl Groups {
         (group.parked, group.wake_at) = (parked, wake_at);
         if old_wake != wake_at {
             if let Some(at) = old_wake {
-                db.delete(&keys::wake(at, id))?;
+                db.delete(&keys::wake(queue, at, id))?;
             }
             if let Some(at) = wake_at {
-                db.put(&keys::wake(at, id), &())?;
+                db.put(&keys::wake(queue, at, id), &())?;
             }
         }
         let key = keys::parked(queue, id);
@@ -131,16 +131,22 @@ pub(super) fn parked(db: &mut Db<impl OrderedKv>, queue: QueueId) -> Result<Vec<
 
 fn wake(key: &[u8]) -> Result<(Timestamp, GroupId)> {
     let mut parts = Parts::of(Table::Wake, key)?;
+    parts.take::<QueueId>()?;
     Ok((parts.take()?, parts.take()?))
 }
 
-pub(super) fn waking(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
-    let due = keys::wakes().under().through(&keys::wakes_at(until));
+pub(super) fn waking(
+    db: &mut Db<impl OrderedKv>,
+    queue: QueueId,
+    until: Timestamp,
+    limit: usize,
+) -> Result<Vec<GroupId>> {
+    let due = keys::wakes(queue).under().through(&keys::wakes_at(queue, until));
     db.some(due, limit)?.iter().map(|(key, _)| Ok(wake(key)?.1)).collect()
 }
 
-pub(super) fn next_wake(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
-    let first = db.first(keys::wakes().under())?;
+pub(super) fn next_wake(db: &mut Db<impl OrderedKv>, queue: QueueId) -> Result<Option<Timestamp>> {
+    let first = db.first(keys::wakes(queue).under())?;
     first.map(|(key, _)| Ok(wake(&key)?.0)).transpose()
 }
 

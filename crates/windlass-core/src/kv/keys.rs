@@ -302,9 +302,9 @@ keys! {
     group_name = GroupName(queue: QueueId, name: GroupName);
     parked_of = Parked(queue: QueueId);
     parked = Parked(queue: QueueId, group: GroupId);
-    wakes = Wake();
-    wakes_at = Wake(at: Timestamp);
-    wake = Wake(at: Timestamp, group: GroupId);
+    wakes = Wake(queue: QueueId);
+    wakes_at = Wake(queue: QueueId, at: Timestamp);
+    wake = Wake(queue: QueueId, at: Timestamp, group: GroupId);
     /// The group first: the lanes of a group are a range.
     subs_of = Sub(group: GroupId);
     sub = Sub(group: GroupId, lane: LaneId);

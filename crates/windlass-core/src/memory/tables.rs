@@ -29,7 +29,7 @@ pub struct MemoryTables {
     groups: NumberMap<GroupId, Group>,
     group_names: BTreeMap<QueueId, BTreeMap<GroupName, GroupId>>,
     parked: BTreeSet<(QueueId, GroupId)>,
-    wakes: BTreeSet<(Timestamp, GroupId)>,
+    wakes: BTreeSet<(QueueId, Timestamp, GroupId)>,
     subs: NumberMap<(LaneId, GroupId), Sub>,
     rings: BTreeSet<(LaneId, u64, GroupId)>,
     group_lanes: BTreeSet<(GroupId, LaneId)>,
@@ -145,10 +145,10 @@ impl Tables for MemoryTables {
     fn park_group(&mut self, id: GroupId, parked: Parked, wake_at: Option<Timestamp>) -> Result<()> {
         let group = self.groups.get_mut(&id).ok_or_else(|| gone("group", id.0))?;
         if let Some(at) = group.wake_at {
-            self.wakes.remove(&(at, id));
+            self.wakes.remove(&(group.queue, at, id));
         }
         if let Some(at) = wake_at {
-            self.wakes.insert((at, id));
+            self.wakes.insert((group.queue, at, id));
         }
         if parked == Parked::No {
             self.parked.remove(&(group.queue, id));
@@ -182,12 +182,15 @@ impl Tables for MemoryTables {
         Ok(of_queue.map(|(_, group)| *group).collect())
     }
 
-    fn waking_groups(&mut self, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
-        Ok(self.wakes.range(..=(until, GroupId(u64::MAX))).take(limit).map(|(_, group)| *group).collect())
+    fn waking_groups(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
+        let waking =
+            self.wakes.range((queue, Timestamp::from_ms(i64::MIN), GroupId(0))..=(queue, until, GroupId(u64::MAX)));
+        Ok(waking.take(limit).map(|(.., group)| *group).collect())
     }
 
-    fn next_wake(&mut self) -> Result<Option<Timestamp>> {
-        Ok(self.wakes.first().map(|(at, _)| *at))
+    fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        let wakes = self.wakes.range((queue, Timestamp::from_ms(i64::MIN), GroupId(0))..);
+        Ok(wakes.take(1).find(|(of, ..)| *of == queue).map(|(_, at, _)| *at))
     }
 
     fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub> {

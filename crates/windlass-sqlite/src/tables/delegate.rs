@@ -118,12 +118,12 @@ impl<C: Source> Tables for SqliteTables<C> {
         self.groups.parked(&mut self.db, queue)
     }
 
-    fn waking_groups(&mut self, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
-        self.groups.waking(&mut self.db, until, limit)
+    fn waking_groups(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
+        self.groups.waking(&mut self.db, queue, until, limit)
     }
 
-    fn next_wake(&mut self) -> Result<Option<Timestamp>> {
-        self.groups.next_wake(&mut self.db)
+    fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        self.groups.next_wake(&mut self.db, queue)
     }
 
     fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub> {

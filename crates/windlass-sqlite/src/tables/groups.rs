@@ -35,8 +35,8 @@ pub(super) struct Groups {
     dirty: BTreeMap<GroupId, Dirt>,
     subs: NumberMap<(LaneId, GroupId), Sub>,
     dirty_subs: BTreeSet<(LaneId, GroupId)>,
-    /// No group waits for its time, as far as is known: spares every claim two queries.
-    nobody_wakes: bool,
+    /// Queues in which no group waits for its time: spares every claim two queries.
+    nobody_wakes: BTreeSet<QueueId>,
 }
 
 /// How much of a group has changed.
@@ -139,8 +139,11 @@ impl Groups {
     ) -> Result<()> {
         let group = self.get_mut(db, id)?;
         (group.parked, group.wake_at) = to;
+        let queue = group.queue;
         self.soil(id, Dirt::All);
-        self.nobody_wakes &= to.1.is_none();
+        if to.1.is_some() {
+            self.nobody_wakes.remove(&queue);
+        }
         Ok(())
     }
 
@@ -184,23 +187,30 @@ impl Groups {
         db.all("SELECT id FROM windlass_group WHERE queue=?1 AND parked<>0 ORDER BY id", [Col(queue.0)], read_id)
     }
 
-    pub(super) fn waking<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<GroupId>> {
-        if self.next_wake(db)?.is_none_or(|at| at > until) {
+    pub(super) fn waking<C: Source>(
+        &mut self,
+        db: &mut Db<C>,
+        queue: QueueId,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Vec<GroupId>> {
+        if self.next_wake(db, queue)?.is_none_or(|at| at > until) {
             return Ok(Vec::new());
         }
-        let sql =
-            "SELECT id FROM windlass_group WHERE wake_at IS NOT NULL AND wake_at<=?1 ORDER BY wake_at,id LIMIT ?2";
-        db.all(sql, params![Col(until), limit(max)], read_id)
+        let sql = "SELECT id FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 AND wake_at<=?2 ORDER BY wake_at,id LIMIT ?3";
+        db.all(sql, params![Col(queue.0), Col(until), limit(max)], read_id)
     }
 
-    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
-        if self.nobody_wakes {
+    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Option<Timestamp>> {
+        if self.nobody_wakes.contains(&queue) {
             return Ok(None);
         }
         self.flush_groups(db)?;
-        let sql = "SELECT wake_at FROM windlass_group WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1";
-        let next = db.one(sql, [], |row| Ok(row.get::<_, Col<_>>(0)?.0))?;
-        self.nobody_wakes = next.is_none();
+        let sql = "SELECT wake_at FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 ORDER BY wake_at LIMIT 1";
+        let next = db.one(sql, [Col(queue.0)], |row| Ok(row.get::<_, Col<_>>(0)?.0))?;
+        if next.is_none() {
+            self.nobody_wakes.insert(queue);
+        }
         Ok(next)
     }
 
