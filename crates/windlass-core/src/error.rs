@@ -79,6 +79,12 @@ pub enum Error {
         /// The id that is taken.
         id: JobId,
     },
+    /// The job's dedup key is held by another one that has not ended.
+    #[error("the dedup key of this job is held by the job {by}; let that one end first")]
+    KeyTaken {
+        /// The job that holds it.
+        by: JobId,
+    },
     /// A bound of the contract was exceeded.
     #[error("{what} is {got}, at most {max} is allowed")]
     Limit {

@@ -114,15 +114,13 @@ impl SqliteStore {
         R: Send + 'static,
         F: FnOnce(&mut Step<'_, SqliteTables>) -> Result<R> + Send + 'static,
     {
-        let closed = || Error::Unavailable { reason: "the store was closed".to_owned() };
+        let unavailable = |reason: &str| Error::Unavailable { reason: reason.to_owned() };
         let (call, answer) = Call::new(work);
         let sent = match self.queues.lock().as_ref() {
-            Some(queues) => to(queues).send(Box::new(call)).is_ok(),
-            None => false,
+            Some(queues) => to(queues).send(Box::new(call)),
+            None => return Err(unavailable("the store was closed")),
         };
-        if !sent {
-            return Err(closed());
-        }
+        sent.map_err(|_| unavailable("a thread of the store has panicked; open the store again"))?;
         receive(answer).await
     }
 }
@@ -188,28 +186,40 @@ impl Host for SqliteStore {
     }
 
     async fn shut_down(&self) -> Result<()> {
-        self.stop();
+        let threads = self.let_go();
+        let (done, ended) = oneshot::channel();
+        // Waited for elsewhere, because the last commit and the file's tidying up take their time.
+        let closer = move || {
+            join(threads);
+            // Whoever closed the store may not wait any more.
+            let _ = done.send(());
+        };
+        start("windlass-sqlite-closer", closer)?;
+        let _ = ended.await;
         Ok(())
     }
 }
 
 impl SqliteStore {
-    /// Takes no more work, lets the threads finish what they have, and waits for them.
-    fn stop(&self) {
+    /// Takes no more work; answers the threads, which finish what they have.
+    fn let_go(&self) -> Vec<JoinHandle<()>> {
         self.queues.lock().take();
         self.waiters.close();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            // A thread that panicked has nothing left to say.
-            let _ = thread.join();
-        }
+        std::mem::take(&mut *self.threads.lock())
+    }
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A thread that panicked has nothing left to say.
+        let _ = thread.join();
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.shared.signals.close();
-        self.stop();
+        join(self.let_go());
     }
 }
 

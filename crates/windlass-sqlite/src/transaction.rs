@@ -4,14 +4,14 @@ use crate::SqliteStore;
 use crate::error::translate;
 use crate::tables::SqliteTables;
 use rusqlite::Transaction;
-use windlass_core::Result;
 use windlass_core::engine::Step;
 use windlass_core::store::{EnqueueRequest, Enqueued};
+use windlass_core::{Error, Result};
 
 impl SqliteStore {
     /// Enqueues jobs as a part of the caller's own transaction on the same file: they exist if and when it commits.
     ///
-    /// The connection is the caller's. Begin the transaction as `Immediate`, so that it does not fail half-way because
+    /// The connection is the caller's, and so is its `PRAGMA synchronous`, which says what the commit survives. Begin the transaction as `Immediate`, so that it does not fail half-way because
     /// the store has written in between. Workers of other processes find the jobs like any others; those of this one
     /// are woken within 20 ms.
     ///
@@ -40,6 +40,7 @@ impl SqliteStore {
     /// # }
     /// ```
     pub fn enqueue_in(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        self.check_same_file(tx)?;
         // Whatever goes wrong is taken back to here, so that a caller who commits all the same commits none of it.
         let mark = |sql: &str| tx.execute_batch(sql).map_err(|error| translate(&error));
         mark("SAVEPOINT windlass_enqueue")?;
@@ -49,6 +50,17 @@ impl SqliteStore {
         }
         mark("RELEASE windlass_enqueue")?;
         outcome
+    }
+
+    /// Jobs in another file would be nobody's.
+    fn check_same_file(&self, tx: &Transaction<'_>) -> Result<()> {
+        let theirs = tx.path().and_then(|path| std::fs::canonicalize(path).ok());
+        let ours = std::fs::canonicalize(&self.options.path).ok();
+        if theirs.is_some() && theirs == ours {
+            return Ok(());
+        }
+        let path = self.options.path.display();
+        Err(Error::invalid("transaction", format!("is on another database; open its connection on {path}")))
     }
 
     fn enqueue_over(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {

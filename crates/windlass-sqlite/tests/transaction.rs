@@ -162,11 +162,26 @@ fn while_somebody_else_writes_the_caller_is_told_that_the_file_is_busy() {
 }
 
 #[test]
-fn a_transaction_on_another_file_is_an_error_and_not_a_panic() {
+fn a_transaction_on_another_file_is_refused_and_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir.path().join("jobs.db"));
-    let mut other = raw(&dir.path().join("other.db"));
-    let tx = other.transaction().unwrap();
-    let error = store.enqueue_in(&tx, one(job())).unwrap_err();
-    assert!(error.to_string().contains("windlass_"), "{error}");
+    let (_, store) = application(&dir.path().join("app.db"));
+    // One that has no tables of ours, one that has them, and one that is no file.
+    let (other_conn, _other) = application(&dir.path().join("other.db"));
+    let mut conns = [raw(&dir.path().join("plain.db")), other_conn, Connection::open_in_memory().unwrap()];
+    for conn in &mut conns {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let error = store.enqueue_in(&tx, one(job())).unwrap_err();
+        assert!(matches!(&error, Error::Invalid { field, .. } if field == "transaction"), "{error}");
+        assert!(!error.is_retryable());
+        tx.execute_batch("CREATE TABLE still_usable (x)").unwrap();
+        tx.commit().unwrap();
+    }
+    // The same file by another way is the same file.
+    let by_link = dir.path().join("link.db");
+    std::os::unix::fs::symlink(dir.path().join("app.db"), &by_link).unwrap();
+    let mut conn = raw(&by_link);
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    store.enqueue_in(&tx, one(job())).unwrap().remove(0).unwrap();
+    tx.commit().unwrap();
+    block(async { assert_eq!(counts(&store).await.ready, 1) });
 }

@@ -301,19 +301,19 @@ async fn a_retry_needs_the_key_again(ctx: Ctx) {
         let second = ctx.enqueue(keyed(&ctx, &queue, mode, None)).await.id();
         let before = snapshot(&ctx).await;
         let retry = ChangeOp::Retry(Due::Now);
-        assert_eq!(ctx.change(first, retry.clone()).await, Err(Error::Duplicate { id: second }), "{queue}");
+        assert_eq!(ctx.change(first, retry.clone()).await, Err(Error::KeyTaken { by: second }), "{queue}");
         assert_eq!(snapshot(&ctx).await, before, "{queue}");
         let lease = ctx.claim_one("w1", &queue).await.lease;
         assert_eq!(
             ctx.change(first, retry.clone()).await,
-            Err(Error::Duplicate { id: second }),
+            Err(Error::KeyTaken { by: second }),
             "{queue}: while it runs"
         );
         ctx.complete("w1", lease).await.unwrap();
         ctx.change(first, retry.clone()).await.unwrap();
         let third = ctx.enqueue(keyed(&ctx, &queue, DedupMode::Reject, None)).await;
         assert_eq!(third, Enqueued::Deduplicated { by: first }, "{queue}: it holds its key again");
-        assert_eq!(ctx.change(second, retry).await, Err(Error::Duplicate { id: first }), "{queue}");
+        assert_eq!(ctx.change(second, retry).await, Err(Error::KeyTaken { by: first }), "{queue}");
     }
 }
 

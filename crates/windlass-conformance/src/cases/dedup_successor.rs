@@ -158,7 +158,7 @@ async fn a_held_job_that_went_ahead_holds_the_key(ctx: Ctx) {
     let (lease, held) = pair(&ctx, "q", |_| {}).await;
     ctx.complete("w1", lease).await.unwrap();
     assert_eq!(ctx.enqueue(keyed(&ctx, "q", DedupMode::Reject, None)).await, Enqueued::Deduplicated { by: held });
-    assert_eq!(ctx.change(lease.job, ChangeOp::Retry(Due::Now)).await, Err(Error::Duplicate { id: held }));
+    assert_eq!(ctx.change(lease.job, ChangeOp::Retry(Due::Now)).await, Err(Error::KeyTaken { by: held }));
     ctx.change(lease.job, ChangeOp::Remove).await.unwrap();
     let next = keep_last(&ctx, "q");
     assert_eq!(ctx.enqueue(next.clone()).await, Enqueued::Replaced { id: next.id, old: held }, "it has not started");

@@ -95,6 +95,7 @@ variants!(error, ERRORS, Error {
     "lease lost" = Error::LeaseLost,
     "illegal transition" = Error::IllegalTransition { .. },
     "duplicate" = Error::Duplicate { .. },
+    "key taken" = Error::KeyTaken { .. },
     "limit" = Error::Limit { .. },
 } unreached { Error::Unknown { .. }, Error::Timeout { .. }, Error::Corrupt { .. }, Error::Incompatible { .. }, _ });
 variants!(reason, REASONS, Reason {

@@ -92,6 +92,8 @@ pub(crate) struct ReportPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct ChangePlan {
     pub(crate) job: JobRef,
+    /// Counted among the jobs that were leased, which have come further than most.
+    pub(crate) leased: bool,
     pub(crate) op: windlass_core::store::ChangeOp,
 }
 

@@ -5,7 +5,8 @@ use super::answer::{
     plain_worker,
 };
 use super::op::{
-    ClaimPlan, FeedFrom, FirePlan, LeaseRef, Op, ReportPlan, RequestPlan, SchedulePlan, TickPlan, WaitPlan, World,
+    ChangePlan, ClaimPlan, FeedFrom, FirePlan, LeaseRef, Op, ReportPlan, RequestPlan, SchedulePlan, TickPlan, WaitPlan,
+    World,
 };
 use crate::faults::{FaultPlan, Faulty};
 use futures::FutureExt;
@@ -62,6 +63,11 @@ impl Side {
         let job = if let LeaseRef::Forged(job) = lease { *job } else { 0 };
         let forged = Lease { job: world.job(job), attempt: 1, token: Token::from_bits(7) };
         self.lease_index(lease).map_or(forged, |index| self.leases[index])
+    }
+
+    fn job_to_change(&self, world: &World, plan: &ChangePlan) -> JobId {
+        let leased = self.leases.len().checked_sub(plan.job + 1).filter(|_| plan.leased);
+        leased.map_or_else(|| world.job(plan.job), |index| self.leases[index].job)
     }
 
     /// The request that a plan means, and whether it is a new one.
@@ -157,7 +163,7 @@ impl Side {
             }
             Op::Report(plan) => Answer::Reported(plain_errors(store.report(self.report_request(world, plan)).await?)),
             Op::Change(plans) => {
-                let change = |plan: &super::op::ChangePlan| Change { id: world.job(plan.job), op: plan.op.clone() };
+                let change = |plan| Change { id: self.job_to_change(world, plan), op: plan.op.clone() };
                 Answer::Changed(plain_errors(store.change(plans.iter().map(change).collect()).await?))
             }
             Op::ChangeMany { op, filter, max } => {

@@ -203,11 +203,11 @@ fn change_plan() -> impl Strategy<Value = ChangePlan> {
         2 => due().prop_map(ChangeOp::Reschedule),
         2 => (-2i16..=2).prop_map(ChangeOp::Reprioritise),
         2 => payload().prop_map(ChangeOp::UpdatePayload),
-        2 => due().prop_map(ChangeOp::Retry),
+        3 => due().prop_map(ChangeOp::Retry),
         2 => Just(ChangeOp::Retry(windlass_core::job::Due::DelayMs(100))),
         1 => Just(ChangeOp::Remove),
     ];
-    (job_ref(), op).prop_map(|(job, op)| ChangePlan { job, op })
+    (job_ref(), prop::bool::weighted(0.4), op).prop_map(|(job, leased, op)| ChangePlan { job, leased, op })
 }
 
 fn change_many_op() -> impl Strategy<Value = ChangeManyOp> {

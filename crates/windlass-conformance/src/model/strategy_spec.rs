@@ -23,7 +23,7 @@ pub(super) fn payload() -> impl Strategy<Value = Payload> {
 
 fn dedup() -> impl Strategy<Value = Dedup> {
     let key = |text: &'static str| DedupBy::Key(DedupKey::new(text).unwrap());
-    let by = prop_oneof![3 => Just(key("k1")), 1 => Just(key("k2")), 1 => Just(DedupBy::Payload)];
+    let by = prop_oneof![6 => Just(key("k1")), 1 => Just(key("k2")), 1 => Just(DedupBy::Payload)];
     let modes =
         vec![DedupMode::Reject, DedupMode::Replace, DedupMode::Throttle, DedupMode::KeepLast, DedupMode::KeepLast];
     let ttl = option::weighted(0.4, select(vec![100u64, 1_000, 60_000]));
@@ -31,6 +31,14 @@ fn dedup() -> impl Strategy<Value = Dedup> {
         let ttl_ms = if mode == DedupMode::Throttle { ttl_ms.or(Some(1_000)) } else { ttl_ms };
         Dedup { by, mode, ttl_ms }
     })
+}
+
+/// A key or none, and whether its job has no group: keys count within a group, and should meet each other.
+fn keyed() -> impl Strategy<Value = (Option<Dedup>, bool)> {
+    prop_oneof![
+        2 => Just((None, false)),
+        1 => (dedup(), prop::bool::weighted(0.7)).prop_map(|(dedup, alone)| (Some(dedup), alone)),
+    ]
 }
 
 fn keep_for() -> impl Strategy<Value = KeepFor> {
@@ -45,20 +53,20 @@ pub(super) fn spec() -> impl Strategy<Value = JobSpec> {
     let names = (
         prop_oneof![3 => Just(0usize), 1 => 0..3usize],
         prop_oneof![3 => Just(0usize), 1 => 0..3usize],
-        option::of(0..4usize),
+        option::weighted(0.7, 0..4usize),
         prop_oneof![4 => Just(vec![]), 1 => subsequence(vec![0usize, 1, 2], 1..=2)],
         option::weighted(0.1, select(vec!["c1", "c2"])),
     );
     let order = (prop_oneof![3 => Just(0i16), 2 => -2i16..=2], prop::bool::weighted(0.2));
     let attempts = prop_oneof![20 => 1u32..=3, 1 => Just(0)];
-    (names, order, attempts, 0u32..=1, option::weighted(0.25, dedup()), keep_for(), payload()).prop_map(
-        |((q, k, g, labels, custom), (priority, lifo), attempts, stalls, dedup, keep_for, payload)| JobSpec {
+    (names, order, attempts, 0u32..=1, keyed(), keep_for(), payload()).prop_map(
+        |((q, k, g, labels, custom), (priority, lifo), attempts, stalls, (dedup, alone), keep_for, payload)| JobSpec {
             priority,
             lifo,
             attempts,
             stalls,
             labels: Labels::new(labels.into_iter().map(label)),
-            group: g.map(group),
+            group: g.filter(|_| !alone).map(group),
             custom_id: custom.map(|text| CustomId::new(text).unwrap()),
             dedup,
             keep_for,

@@ -130,7 +130,7 @@ impl<T: Tables> Step<'_, T> {
         let spec = self.tables.spec(record.row)?;
         if let Some(row) = self.held_key(key)? {
             if row.owner != record.id && self.state_of(row.owner)?.is_some_and(|state| !state.is_terminal()) {
-                return Err(Error::Duplicate { id: row.owner });
+                return Err(Error::KeyTaken { by: row.owner });
             }
             if row.sticky {
                 // A throttle goes on until its time has run out, whoever comes back meanwhile.

@@ -75,7 +75,7 @@ impl<T: Tables> Step<'_, T> {
         };
         match self.change_record(&record, change) {
             Ok(_) => Ok(true),
-            Err(Error::IllegalTransition { .. } | Error::Duplicate { .. }) => Ok(false),
+            Err(Error::IllegalTransition { .. } | Error::KeyTaken { .. }) => Ok(false),
             // One that cannot be read must not keep the others from their turn.
             Err(error) => self.or_set_aside::<()>(record.row, Err(error)).map(|_| false),
         }

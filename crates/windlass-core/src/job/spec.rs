@@ -77,6 +77,9 @@ pub enum DedupMode {
     Reject,
     /// It takes the place of the first one while that is not being worked on (it waits, perhaps for another attempt): a
     /// debounce. A job that is held behind the first one is the one whose place it takes.
+    ///
+    /// When the answer to an enqueue got lost and a third job has taken the place since, repeating the enqueue takes it
+    /// back: the id that went is not remembered.
     Replace,
     /// It is turned away until the time has run out, whatever became of the first one.
     Throttle,

@@ -29,10 +29,10 @@ pub enum ChangeOp {
     Reschedule(Due),
     /// Change its priority.
     Reprioritise(i16),
-    /// Change its input.
+    /// Change its input. Its dedup key stays what it was, also one that was made of the payload.
     UpdatePayload(Payload),
     /// Give an ended job a new life with all its attempts: without result, outputs and progress, its failures and logs
-    /// kept. `Duplicate` names the job that holds its dedup key meanwhile.
+    /// kept. `KeyTaken` names the job that holds its dedup key meanwhile.
     Retry(Due),
     /// Forget it.
     Remove,

@@ -5,7 +5,7 @@ use super::settings::Setting;
 use super::status::{Explanation, GroupPage, GroupsRequest, MetricsRequest, MinuteMetrics, QueueStatus, Sweep, Swept};
 use crate::error::Result;
 use crate::id::JobId;
-use crate::job::{Failure, Job, JobSpec, Lease, NewJob, Progress, Retry, State};
+use crate::job::{Failure, FailureClass, Job, JobSpec, Lease, NewJob, Progress, Retry, State};
 use crate::name::{Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
 use crate::time::Timestamp;
@@ -166,6 +166,14 @@ pub struct ClaimRequest {
     pub lease_ms: u64,
 }
 
+impl ClaimRequest {
+    /// One job of any kind from one queue for 30 seconds, by a worker that offers no labels.
+    pub fn new(worker: WorkerId, request_id: u64, queue: QueueName) -> Self {
+        let (kinds, labels) = (Kinds::Any, Labels::default());
+        Self { worker, request_id, queues: vec![queue], kinds, labels, max: 1, lease_ms: 30_000 }
+    }
+}
+
 /// Tells a wait what its caller has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WorkMark(pub u64);
@@ -239,6 +247,30 @@ pub struct Outcome {
     pub lease: Lease,
     /// How it ended.
     pub kind: OutcomeKind,
+}
+
+impl Outcome {
+    /// It went well, and there is nothing to hand on.
+    pub fn complete(lease: Lease) -> Self {
+        Self { lease, kind: OutcomeKind::Complete { result: None, outputs: BTreeMap::new() } }
+    }
+
+    /// It went well; `result` is what the handler returned.
+    pub fn complete_with(lease: Lease, result: Payload) -> Self {
+        Self { lease, kind: OutcomeKind::Complete { result: Some(result), outputs: BTreeMap::new() } }
+    }
+
+    /// It went wrong; `retry` is what the job's policy says.
+    pub fn fail(lease: Lease, message: impl Into<String>, retry: Retry) -> Self {
+        let failure =
+            Failure { class: FailureClass::Error, message: message.into(), attempt: 0, at: Timestamp::from_ms(0) };
+        Self { lease, kind: OutcomeKind::Fail { failure, retry } }
+    }
+
+    /// It was never begun; it goes back to its place.
+    pub fn release(lease: Lease) -> Self {
+        Self { lease, kind: OutcomeKind::Release { started: false } }
+    }
 }
 
 /// How an attempt ended.
