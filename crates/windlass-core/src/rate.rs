@@ -144,7 +144,21 @@ mod tests {
     }
 
     #[test]
+    fn a_large_limit_remembers_sixteen_buckets_and_one_that_is_leaving() {
+        for (per_ms, width) in [(1, 1), (16, 1), (17, 2), (160, 10), (161, 11), (1_000, 63)] {
+            let rate = Rate { limit: 1_000, per_ms };
+            assert_eq!(rate.width(), width, "{per_ms}");
+            let mut meter = Meter::default();
+            for ms in 0..3 * i64::try_from(per_ms).unwrap() {
+                meter.take(rate, at(ms), 1);
+            }
+            assert!(meter.0.len() <= 17, "{} buckets for {per_ms} ms", meter.0.len());
+        }
+    }
+
+    #[test]
     fn rates_that_cannot_be_meant_are_refused() {
+        assert_eq!(RATE_WINDOW_MS_MAX, 2_678_400_000, "31 days");
         assert!(Rate { limit: 0, per_ms: 1 }.check().is_err());
         assert!(Rate { limit: 1, per_ms: 0 }.check().is_err());
         assert!(Rate { limit: 1, per_ms: RATE_WINDOW_MS_MAX + 1 }.check().is_err());
