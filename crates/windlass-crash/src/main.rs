@@ -4,6 +4,10 @@ use std::process::ExitCode;
 use windlass_crash::{USAGE, parse, play};
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|arg| arg == "--help" || arg == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let role = match parse(std::env::args().skip(1)) {
         Ok(role) => role,
         Err(message) => {
