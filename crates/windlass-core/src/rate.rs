@@ -137,10 +137,33 @@ mod tests {
     fn a_clock_that_jumps_back_frees_nothing() {
         let rate = Rate { limit: 1, per_ms: 100 };
         let mut meter = Meter::default();
+        assert!(meter.is_empty());
         meter.take(rate, at(1_000), 1);
+        assert!(!meter.is_empty());
         assert_eq!(meter.room(rate, at(500)), 0);
         meter.take(rate, at(500), 1);
         assert_eq!(meter.room(rate, at(1_050)), 0);
+        assert!(!meter.is_idle(rate, at(1_099)), "what came after the jump hides nothing that came before it");
+        assert!(meter.is_idle(rate, at(1_100)));
+    }
+
+    #[test]
+    fn a_bucket_counts_until_its_last_millisecond_has_left_the_window() {
+        let rate = Rate { limit: 200, per_ms: 160 };
+        let mut meter = Meter::default();
+        meter.take(rate, at(1_000), 200);
+        assert_eq!(meter.next_at(rate, at(1_000)), Some(at(1_169)));
+        assert_eq!((meter.room(rate, at(1_168)), meter.room(rate, at(1_169))), (0, 200));
+    }
+
+    #[test]
+    fn a_limit_that_was_lowered_waits_for_as_many_as_are_too_many() {
+        let mut meter = Meter::default();
+        for ms in [1_000, 1_010, 1_020] {
+            meter.take(Rate { limit: 3, per_ms: 100 }, at(ms), 1);
+        }
+        assert_eq!(meter.next_at(Rate { limit: 2, per_ms: 100 }, at(1_030)), Some(at(1_110)));
+        assert_eq!(meter.next_at(Rate { limit: 1, per_ms: 100 }, at(1_030)), Some(at(1_120)));
     }
 
     #[test]

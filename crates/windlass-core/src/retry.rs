@@ -121,6 +121,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_longest_delay_is_a_leap_year() {
+        assert_eq!(RETRY_DELAY_MS_MAX, 31_622_400_000);
+    }
+
+    #[test]
     fn the_first_retry_waits_the_base_and_each_further_one_a_factor_more() {
         let policy = RetryPolicy::Exponential { base_ms: 100, factor: 3, cap_ms: 1_000, jitter_percent: 0 };
         let delays: Vec<_> = (1..=5).map(|attempt| policy.advise(attempt, u64::MAX)).collect();
