@@ -20,6 +20,8 @@ use crate::store::{
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// What runs steps: makes each of them atomic and, once it has answered, as durable as the store promises.
 pub trait Host: Send + Sync + 'static {
@@ -211,9 +213,8 @@ impl<H: Host> Store for H {
                 }
             }
             WaitFor::Job(id) => {
-                let bell = signals.job(id);
-                let _forget = Forget { signals, id };
-                let mut ring = std::pin::pin!(bell.notified());
+                let waiter = Waiter { bell: signals.job(id), signals, id };
+                let mut ring = std::pin::pin!(waiter.bell.notified());
                 // Registers before the look, so that an end in between is heard.
                 ring.as_mut().enable();
                 let job = self.read(move |step| step.get(&[id])).await?;
@@ -232,14 +233,15 @@ impl<H: Host> Store for H {
     }
 }
 
-/// Drops a waiter's entry, also when the wait is given up.
-struct Forget<'s> {
+/// Lets go of its bell, also when the wait is given up.
+struct Waiter<'s> {
     signals: &'s Signals,
     id: JobId,
+    bell: Arc<Notify>,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.signals.forget_job(self.id);
+        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
     }
 }

@@ -118,13 +118,17 @@ impl Signals {
         Arc::clone(self.inner.lock().jobs.entry(id).or_default())
     }
 
-    /// Lets go of a waiter's entry, so that a job nobody waits for any more costs nothing.
-    pub fn forget_job(&self, id: JobId) {
+    /// Lets go of a bell, so that a job nobody waits for any more costs nothing.
+    pub fn forget_job(&self, id: JobId, bell: Arc<Notify>) {
         let mut inner = self.inner.lock();
+        // Once it has rung, the entry is that of others who came since.
+        let mine = inner.jobs.get(&id).is_some_and(|waiters| Arc::ptr_eq(waiters, &bell));
         // One count is the map's, one the caller's.
-        if inner.jobs.get(&id).is_some_and(|waiters| Arc::strong_count(waiters) <= 2) {
+        if mine && Arc::strong_count(&bell) <= 2 {
             inner.jobs.remove(&id);
         }
+        // Under the lock, or two who leave at once would take each other for one that stays.
+        drop(bell);
     }
 
     /// Returns when the feed has an entry after `cursor`.
@@ -132,5 +136,88 @@ impl Signals {
         let mut end = self.feed.subscribe();
         // The sender lives in `self`, so this cannot fail while somebody waits.
         let _ = end.wait_for(|end| *end > cursor.0).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Host, Step};
+    use crate::memory::MemoryTables;
+    use crate::store::{Store, StoreInfo, WaitFor};
+    use crate::time::Timestamp;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    const ID: JobId = JobId::from_parts(0, 7);
+
+    /// A host whose reads take for ever.
+    #[derive(Default)]
+    struct Stuck(Signals);
+
+    impl Host for Stuck {
+        type Tables = MemoryTables;
+        type Watch<'a> = ();
+
+        async fn write<R, F>(&self, _: F) -> Result<R>
+        where
+            F: FnOnce(&mut Step<'_, Self::Tables>) -> Result<R> + Send + 'static,
+        {
+            std::future::pending().await
+        }
+
+        async fn read<R, F>(&self, _: F) -> Result<R>
+        where
+            F: FnOnce(&mut Step<'_, Self::Tables>) -> Result<R> + Send + 'static,
+        {
+            std::future::pending().await
+        }
+
+        async fn describe(&self) -> Result<StoreInfo> {
+            std::future::pending().await
+        }
+
+        fn time(&self) -> Timestamp {
+            Timestamp::from_ms(0)
+        }
+
+        fn watch(&self) {}
+
+        fn signals(&self) -> &Signals {
+            &self.0
+        }
+
+        async fn shut_down(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn poll(future: std::pin::Pin<&mut impl Future>) -> bool {
+        matches!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_during_its_first_look_leaves_nothing_behind() {
+        let host = Stuck::default();
+        let mut waits: Vec<_> = (0..3).map(|_| host.wait(WaitFor::Job(ID))).collect();
+        assert!(waits.iter_mut().all(|wait| !poll(pin!(wait))));
+        waits.truncate(1);
+        assert_eq!(host.0.inner.lock().jobs.len(), 1, "one still waits");
+        waits.clear();
+        assert_eq!(host.0.inner.lock().jobs.len(), 0);
+    }
+
+    #[test]
+    fn whoever_leaves_late_lets_those_wait_who_came_since() {
+        let host = Stuck::default();
+        let mut early = host.wait(WaitFor::Job(ID));
+        assert!(!poll(pin!(&mut early)));
+        host.0.announce_all(1);
+        let late = host.0.job(ID);
+        let mut ring = pin!(late.notified());
+        assert!(!poll(ring.as_mut()));
+        drop(early);
+        host.0.announce(&Effects { ended: vec![ID], ..Effects::default() });
+        assert!(poll(ring.as_mut()), "the end of the job is heard");
     }
 }
