@@ -26,6 +26,7 @@ cases!("feed":
     a_snapshot_and_later_events_equal_the_state,
     settings_and_schedules_are_told,
     removal_and_retention_are_told,
+    the_pause_of_an_obliteration_is_told_once,
     slow_a_cursor_that_is_too_old_is_told_of_the_gap,
     a_cursor_from_the_future_is_refused,
     the_end_of_an_empty_feed_is_zero,
@@ -246,6 +247,25 @@ async fn removal_and_retention_are_told(ctx: Ctx) {
     ctx.change_all(ChangeManyOp::Obliterate { force: false }, on("q"), 100).await;
     let events = ctx.feed_after(cursor).await.into_iter().flat_map(|entry| entry.events).collect::<Vec<_>>();
     assert_eq!(events.last(), Some(&FeedEvent::QueueRemoved { queue: queue_name("q") }));
+}
+
+async fn the_pause_of_an_obliteration_is_told_once(ctx: Ctx) {
+    let queue = queue_name("q");
+    let paused = FeedEvent::Settings(Setting::Paused { queue: queue.clone(), paused: true });
+    for paused_before in [false, true] {
+        ctx.enqueue_plain("q", 3).await;
+        if paused_before {
+            ctx.store.configure(Setting::Paused { queue: queue.clone(), paused: true }).await.unwrap();
+        }
+        let cursor = ctx.feed_end().await;
+        ctx.change_all(ChangeManyOp::Obliterate { force: false }, on("q"), 1).await;
+        let entries = ctx.feed_after(cursor).await;
+        let told: Vec<_> = entries.iter().flat_map(|entry| &entry.events).collect();
+        assert_eq!(transitions(&entries).len(), 3);
+        assert_eq!(told.iter().position(|event| **event == paused), (!paused_before).then_some(0), "{told:?}");
+        assert_eq!(told.len(), 4 + usize::from(!paused_before), "{told:?}");
+        assert_eq!(told.last(), Some(&&FeedEvent::QueueRemoved { queue: queue.clone() }));
+    }
 }
 
 async fn slow_a_cursor_that_is_too_old_is_told_of_the_gap(ctx: Ctx) {

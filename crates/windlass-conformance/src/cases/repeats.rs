@@ -6,7 +6,7 @@ use crate::runner::cases;
 use futures::future::join_all;
 use std::collections::BTreeMap;
 use windlass_core::Error;
-use windlass_core::job::{Lease, Retry, State};
+use windlass_core::job::{Due, Lease, Retry, State};
 use windlass_core::name::{Kind, Labels};
 use windlass_core::payload::Payload;
 use windlass_core::store::{ClaimRequest, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, SweepKind};
@@ -21,6 +21,7 @@ cases!("repeats":
     the_same_claim_is_answered_again,
     a_repeated_claim_shows_what_is_still_leased,
     a_repeated_claim_takes_nothing_new,
+    a_repeated_claim_tells_when_there_will_be_more,
     a_claim_that_found_nothing_may_be_repeated,
     an_older_request_id_is_refused,
     a_request_id_with_another_body_is_refused,
@@ -174,6 +175,22 @@ async fn a_repeated_claim_takes_nothing_new(ctx: Ctx) {
     ctx.enqueue(ctx.job("mail", "work")).await;
     assert_eq!(ctx.store.claim(request).await.unwrap().jobs, first);
     assert_eq!(ctx.counts("mail").await.ready, 1);
+}
+
+async fn a_repeated_claim_tells_when_there_will_be_more(ctx: Ctx) {
+    ctx.enqueue(ctx.job("mail", "work")).await;
+    let later = ctx.now().await.plus_ms(60_000);
+    ctx.enqueue(ctx.job("mail", "work").due(Due::At(later))).await;
+    let request = ctx.claim_request("w1", "mail", 10);
+    let first = ctx.store.claim(request.clone()).await.unwrap();
+    let again = ctx.store.claim(request.clone()).await.unwrap();
+    assert_eq!((first.next_at, again.next_at), (Some(later), Some(later)));
+    // What has come since counts, too.
+    let sooner = later.minus_ms(30_000);
+    ctx.enqueue(ctx.job("mail", "work").due(Due::At(sooner))).await;
+    assert_eq!(ctx.store.claim(request.clone()).await.unwrap().next_at, Some(sooner));
+    let both = ctx.store.report_and_claim(report_of("w1", vec![]), request).await.unwrap();
+    assert_eq!((both.claimed.jobs, both.claimed.next_at), (first.jobs, Some(sooner)));
 }
 
 async fn a_claim_that_found_nothing_may_be_repeated(ctx: Ctx) {

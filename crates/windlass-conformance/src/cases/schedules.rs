@@ -6,7 +6,7 @@ use crate::look::on;
 use crate::runner::cases;
 use std::sync::Arc;
 use windlass_core::Error;
-use windlass_core::job::{NewJob, Retry, State};
+use windlass_core::job::{JobSpec, NewJob, Retry, State};
 use windlass_core::name::ScheduleName;
 use windlass_core::schedule::{Overlap, Rule, Schedule, tick, trigger};
 use windlass_core::store::{ChangeOp, Fire, FireOutcome, SweepKind};
@@ -19,6 +19,7 @@ cases!("schedules":
     a_due_schedule_tells_of_its_last_job,
     a_tick_creates_its_job_and_moves_on,
     eight_tickers_create_one_job_per_tick,
+    a_tick_whose_job_is_there_with_other_content_is_handled,
     a_stale_fire_changes_nothing,
     a_fire_is_all_or_nothing,
     overlap_skip_waits_for_the_last_job,
@@ -161,6 +162,29 @@ async fn eight_tickers_create_one_job_per_tick(ctx: Ctx) {
     }
     assert_eq!(tick(&*ctx.store, 100).await.unwrap().jobs, 0);
     assert_eq!(ctx.counts("q").await.ready, 30);
+}
+
+async fn a_tick_whose_job_is_there_with_other_content_is_handled(ctx: Ctx) {
+    let now = ctx.now().await;
+    put(&ctx, Schedule { next_tick: Some(now), ..every("s", 60_000) }).await;
+    assert_eq!(tick(&*ctx.store, 10).await.unwrap().jobs, 1);
+    let first = find(&ctx, "s").await;
+    // The schedule asks for something else since, and then its clock jumps back.
+    let changed = JobSpec { priority: 7, ..spec("q") };
+    put(&ctx, Schedule { next_tick: Some(now), spec: changed, ..first.clone() }).await;
+    let ticked = tick(&*ctx.store, 10).await.unwrap();
+    assert_eq!((ticked.handled, ticked.jobs, ticked.failed), (1, 0, vec![]));
+    let again = find(&ctx, "s").await;
+    assert_eq!((again.fired, again.last_job), (1, first.last_job));
+    assert_eq!((again.last_tick, again.next_tick), (Some(now), first.next_tick));
+    assert_eq!(ctx.get(first.last_job.unwrap()).await.unwrap().spec.priority, 0, "the job is as it was");
+    assert_eq!(ctx.counts("q").await.ready, 1);
+    // Of several jobs, those that are new are made.
+    let known = NewJob { id: first.last_job.unwrap(), ..NewJob::new(ctx.ids.next(), spec("elsewhere")) };
+    let new = NewJob::new(ctx.ids.next(), spec("q"));
+    let id = new.id;
+    assert_eq!(ctx.store.fire(fire(&again, vec![new, known])).await.unwrap(), FireOutcome::Fired { jobs: 1 });
+    assert_eq!((find(&ctx, "s").await.last_job, ctx.counts("q").await.ready), (Some(id), 2));
 }
 
 /// Makes every schedule due again, at a tick that it has not had.
