@@ -53,6 +53,10 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn change_matching(&mut self, record: &Record, op: ChangeManyOp) -> Result<bool> {
+        // An earlier change of this step may have moved or removed this one, as a dedup successor.
+        let Some(record) = self.readable_record(record.row)? else {
+            return Ok(false);
+        };
         let change = match op {
             ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. } => ChangeOp::Remove,
             ChangeManyOp::Clean { older_than_ms } => {
@@ -68,10 +72,6 @@ impl<T: Tables> Step<'_, T> {
             ChangeManyOp::PromoteAll => ChangeOp::Promote,
             ChangeManyOp::CancelAll if record.life.cancel_requested => return Ok(false),
             ChangeManyOp::CancelAll => ChangeOp::Cancel,
-        };
-        // An earlier change of this step may have moved or removed this one, as a dedup successor.
-        let Some(record) = self.readable_record(record.row)? else {
-            return Ok(false);
         };
         match self.change_record(&record, change) {
             Ok(_) => Ok(true),
