@@ -10,8 +10,8 @@ use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, Failure, FailureClass, NewJob, Retry, State};
 use windlass_core::store::{
-    ChangeMany, ChangeManyOp, ClaimedJob, EnqueueRequest, Enqueued, Filter, JobQueue, Outcome, OutcomeKind,
-    ReportRequest,
+    Change, ChangeMany, ChangeManyOp, ChangeOp, ClaimedJob, EnqueueRequest, Enqueued, Filter, JobQueue, ListRequest,
+    Outcome, OutcomeKind, ReportRequest,
 };
 use windlass_core::time::Timestamp;
 use windlass_sqlite::SqliteStore;
@@ -231,5 +231,27 @@ fn a_damaged_job_that_waits_behind_another_gives_way_to_the_next() {
         report(&scene.store, "w", active.lease).await.unwrap();
         assert_eq!(claim(&scene.store, "w", 10).await[0].lease.job, id, "it waited behind the active one");
         scene.assert_counted().await;
+    });
+}
+
+#[test]
+fn several_jobs_whose_ids_cannot_be_read_are_found_in_one_call() {
+    block(async {
+        for garbage in ["!", "~"] {
+            let scene = Scene::new();
+            enqueue(&scene.store, plain(3)).await;
+            let sql = format!("UPDATE windlass_job SET id='{garbage}'||row");
+            assert_eq!(raw(&scene.path).execute(&sql, []).unwrap(), 3);
+            let request = ListRequest { limit: 10, ..ListRequest::default() };
+            let ids: Vec<_> = scene.store.list(request).await.unwrap().jobs.iter().map(|job| job.id).collect();
+            let found = scene.store.get(ids.clone()).await.unwrap();
+            assert_eq!(found.into_iter().flatten().map(|job| job.id).collect::<Vec<_>>(), ids, "{garbage}");
+            let remove = |id: &JobId| Change { id: *id, op: ChangeOp::Remove };
+            let nobody = Change { id: JobId::from_parts(u16::MAX, 0), op: ChangeOp::Remove };
+            let changes = std::iter::once(nobody).chain(ids.iter().map(remove)).collect();
+            let removed = scene.store.change(changes).await.unwrap();
+            assert_eq!(removed.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, true], "{garbage}");
+            scene.assert_counted().await;
+        }
     });
 }

@@ -28,8 +28,9 @@ impl<C: Source> Jobs<'_, C> {
         }
         match self.ids.find(id) {
             Known::At(row) => return Ok(Some(row)),
-            Known::Free => return Ok(None),
-            Known::No => {}
+            // The ids that stand in for unreadable ones are in no index.
+            Known::Free if id.partition() != NAMELESS => return Ok(None),
+            Known::Free | Known::No => {}
         }
         // The one that follows tells at the same price where others are free.
         let sql = "SELECT row,id FROM windlass_job WHERE id>=?1 ORDER BY id LIMIT 1";
