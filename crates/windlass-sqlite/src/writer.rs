@@ -82,8 +82,9 @@ pub(crate) fn run(conn: Connection, queue: &Receiver<Box<dyn Work>>, shared: &Sh
         let others = match begin(&mut tables) {
             Ok(others) => others,
             Err(error) => {
-                // Whoever waits behind it would wait as long for the same answer.
-                let waiting = std::iter::from_fn(|| queue.try_recv().ok());
+                // Whoever waits behind it would wait as long for the same answer; but one that asks again because of it
+                // is a new one, hence all of them at once.
+                let waiting: Vec<_> = std::iter::from_fn(|| queue.try_recv().ok()).collect();
                 std::iter::once(first).chain(waiting).for_each(|work| work.answer(Err(error.clone())));
                 continue;
             }
@@ -168,4 +169,78 @@ impl Batch {
 fn commit(tables: &mut SqliteTables) -> Result<()> {
     tables.flush()?;
     tables.db.conn().execute_batch("COMMIT").map_err(|error| translate(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::schema;
+    use parking_lot::Mutex;
+    use std::sync::mpsc::channel;
+    use windlass_core::random::StrongRandom;
+    use windlass_core::time::{Timestamp, VirtualClock};
+
+    impl Shared {
+        pub(crate) fn for_test() -> Self {
+            Self {
+                clock: Arc::new(VirtualClock::new(Timestamp::from_ms(0))),
+                random: Arc::new(StrongRandom::seeded(1)),
+                signals: Signals::default(),
+                feed_end: AtomicU64::new(0),
+                commits: AtomicU64::new(0),
+                steps: AtomicU64::new(0),
+            }
+        }
+    }
+
+    type Told = Arc<Mutex<Vec<(&'static str, Result<()>)>>>;
+
+    /// Does nothing, notes what it is told, and does something then.
+    struct Asked<F> {
+        name: &'static str,
+        told: Told,
+        then: F,
+    }
+
+    impl<F: FnOnce() + Send> Work for Asked<F> {
+        fn run(&mut self, _: &mut Step<'_, SqliteTables>) {}
+
+        fn answer(self: Box<Self>, committed: Result<()>) {
+            self.told.lock().push((self.name, committed));
+            (self.then)();
+        }
+    }
+
+    #[test]
+    fn those_behind_one_that_waited_for_the_file_in_vain_are_told_the_same_and_nobody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { busy_ms: 0, ..Options::new(dir.path().join("jobs.db")) };
+        let mut conn = schema::connect(&options).unwrap();
+        schema::migrate(&mut conn, &options).unwrap();
+        let holder = schema::connect(&options).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+        let (send, queue) = channel::<Box<dyn Work>>();
+        let told = Told::default();
+        let nothing = |name| Asked { name, told: Arc::clone(&told), then: || {} };
+        let (again, to_writer) = (nothing("again"), send.clone());
+        // The file is free from the first answer on, and whoever got it asks again.
+        let then = move || {
+            holder.execute_batch("COMMIT").unwrap();
+            to_writer.send(Box::new(again)).unwrap();
+        };
+        send.send(Box::new(Asked { name: "first", told: Arc::clone(&told), then })).unwrap();
+        send.send(Box::new(nothing("second"))).unwrap();
+        send.send(Box::new(nothing("third"))).unwrap();
+        drop(send);
+        run(conn, &queue, &Shared::for_test());
+
+        let told = std::mem::take(&mut *told.lock());
+        let busy = told[0].1.clone().unwrap_err();
+        assert!(matches!(&busy, Error::Unavailable { reason } if reason.contains("another process")), "{busy}");
+        let all =
+            [("first", Err(busy.clone())), ("second", Err(busy.clone())), ("third", Err(busy)), ("again", Ok(()))];
+        assert_eq!(told, all);
+    }
 }
