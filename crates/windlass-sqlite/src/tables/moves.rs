@@ -190,3 +190,104 @@ fn put_all<C: Source, R: Borrow<Record>>(
     }
     rest.iter().try_for_each(|record| places::put(db, record.borrow()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tables::SqliteTables;
+    use crate::values::Col;
+    use rusqlite::Connection;
+    use windlass_core::engine::{Record, Step, Tables};
+    use windlass_core::id::{JobId, Token};
+    use windlass_core::job::{Event, JobSpec, NewJob, Next, next};
+    use windlass_core::payload::Payload;
+    use windlass_core::random::StrongRandom;
+    use windlass_core::store::EnqueueRequest;
+    use windlass_core::time::Timestamp;
+
+    const NOW: Timestamp = Timestamp::from_ms(1_700_000_000_000);
+
+    /// Tables with so many ready jobs, and their records in order.
+    fn filled(conn: &Connection, count: u128) -> (SqliteTables<&Connection>, Vec<Record>) {
+        conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
+        let mut tables = SqliteTables::new(conn);
+        let spec = JobSpec::new("q".try_into().unwrap(), "work".try_into().unwrap(), Payload::default());
+        let jobs = (1..=count).map(|n| NewJob::new(JobId::from_parts(0, n), spec.clone())).collect();
+        let random = StrongRandom::seeded(1);
+        let mut step = Step::new(&mut tables, &random, NOW);
+        step.enqueue(EnqueueRequest::new(jobs)).unwrap();
+        step.finish().unwrap();
+        tables.flush().unwrap();
+        let record = |n: u128| {
+            let row = tables.find_job(JobId::from_parts(0, n)).unwrap().unwrap();
+            tables.record(row).unwrap().unwrap()
+        };
+        let records = (1..=count).map(record).collect();
+        (tables, records)
+    }
+
+    const TOKEN: Token = Token::from_bits(1);
+
+    fn change(tables: &mut SqliteTables<&Connection>, before: &Record, event: &Event) -> Record {
+        let Next::Becomes(life, _) = next(&before.life, event, NOW).unwrap() else { panic!("it is gone") };
+        let group = before.group.filter(|_| !life.state.is_terminal());
+        let after = Record { life, group, ..before.clone() };
+        tables.update_job(before, &after).unwrap();
+        after
+    }
+
+    fn lease(tables: &mut SqliteTables<&Connection>, before: &Record) -> Record {
+        let event = Event::Claim { worker: "w".try_into().unwrap(), token: TOKEN, lease_ms: 60_000 };
+        change(tables, before, &event)
+    }
+
+    fn rows(conn: &Connection, table: &str) -> Vec<u64> {
+        let mut ask = conn.prepare(&format!("SELECT row FROM windlass_{table} ORDER BY row")).unwrap();
+        ask.query_map([], |row| row.get::<_, i64>(0)).unwrap().map(|row| row.unwrap().cast_unsigned()).collect()
+    }
+
+    /// Reads eight ready jobs, leases some of them, and looks at who is where.
+    fn check_leased(leased: &[usize], damage: Option<&str>) {
+        let conn = Connection::open_in_memory().unwrap();
+        let (mut tables, jobs) = filled(&conn, 8);
+        if let Some(damage) = damage {
+            conn.execute(damage, [Col(jobs[3].row.0)]).unwrap();
+        }
+        tables.ready(jobs[0].lane, jobs[0].group.unwrap(), None, 8).unwrap();
+        leased.iter().for_each(|at| drop(lease(&mut tables, &jobs[*at])));
+        tables.flush().unwrap();
+        let those = |active: bool| {
+            let mine = jobs.iter().enumerate().filter(|(at, _)| leased.contains(at) == active);
+            mine.map(|(_, job)| job.row.0).collect::<Vec<_>>()
+        };
+        assert_eq!((rows(&conn, "ready"), rows(&conn, "active")), (those(false), those(true)), "{leased:?} {damage:?}");
+    }
+
+    #[test]
+    fn only_those_that_were_leased_leave_the_ready_ones() {
+        for leased in [&[0, 1, 2][..], &[0, 2], &[0, 1, 4, 5, 7], &[1, 6], &[7], &[2, 1], &[5, 6, 0, 1]] {
+            check_leased(leased, None);
+        }
+    }
+
+    #[test]
+    fn a_damaged_job_is_no_neighbour() {
+        for damage in [
+            "UPDATE windlass_job SET flags=x'01' WHERE row=?1",
+            "UPDATE windlass_job SET rest='{' WHERE row=?1",
+            "UPDATE windlass_job SET ord=4711 WHERE row=?1",
+        ] {
+            check_leased(&[1, 2, 4, 5], Some(damage));
+        }
+    }
+
+    #[test]
+    fn one_that_is_leased_and_ends_before_anything_is_written_stands_in_one_place() {
+        let conn = Connection::open_in_memory().unwrap();
+        let (mut tables, jobs) = filled(&conn, 3);
+        let active: Vec<_> = jobs.iter().map(|job| lease(&mut tables, job)).collect();
+        change(&mut tables, &active[1], &Event::Complete { token: TOKEN });
+        tables.flush().unwrap();
+        let row = |at: usize| jobs[at].row.0;
+        assert_eq!((rows(&conn, "active"), rows(&conn, "ended")), (vec![row(0), row(2)], vec![row(1)]));
+    }
+}
