@@ -148,4 +148,16 @@ mod tests {
         let patient = Options { busy_ms: BUSY_MS_MAX + 1, ..Options::new("nowhere.db") };
         assert!(matches!(connect(&patient), Err(Error::Limit { .. })));
     }
+
+    #[test]
+    fn a_file_that_can_have_no_log_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("jobs.db");
+        // SQLite takes a path that begins like this for a URL. The first has no shared memory, the second no file.
+        for path in [format!("file:{}?vfs=unix-none", at.display()), "file:jobs?mode=memory".to_owned()] {
+            let refused = connect(&Options::new(&path));
+            let Err(Error::Incompatible { what }) = refused else { panic!("{path}: {refused:?}") };
+            assert!(what.contains("write-ahead log") && what.contains(&path), "{what}");
+        }
+    }
 }
