@@ -159,6 +159,26 @@ fn a_sequence_that_was_set_back_is_a_clear_error_and_nothing_is_half_written() {
     });
 }
 
+#[test]
+fn of_two_ready_jobs_in_one_place_each_is_claimed() {
+    block(async {
+        let scene = Scene::new();
+        let ids = enqueue(&scene.store, plain(3)).await;
+        // A sequence that was set back may give the same place twice.
+        let place = "UPDATE windlass_TABLE SET ord=(SELECT max(ord) FROM windlass_job) WHERE row=?1";
+        for table in ["job", "ready"] {
+            scene.damage(ids[0], &place.replace("TABLE", table));
+        }
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            claimed.extend(claim(&scene.store, "w", 1).await);
+            scene.assert_counted().await;
+        }
+        assert_eq!(claimed.iter().map(|job| job.lease.job).collect::<Vec<_>>(), [ids[1], ids[0], ids[2]]);
+        scene.report_all(&claimed, complete()).await;
+    });
+}
+
 const NO_REST: &str = "UPDATE windlass_job SET rest='{' WHERE row=?1";
 const NO_FLAGS: &str = "UPDATE windlass_job SET flags=x'01' WHERE row=?1";
 

@@ -42,8 +42,8 @@ fn many(one: &str) -> String {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     of: (LaneId, GroupId),
-    first: Ord64,
-    last: Ord64,
+    first: (Ord64, Row),
+    last: (Ord64, Row),
 }
 
 #[derive(Debug, Default)]
@@ -62,13 +62,13 @@ impl Moves {
     }
 
     /// Keeps a move for later, if it is one of the two. `follows` is the ready job just before this one.
-    pub(super) fn keep(&mut self, before: &Record, after: &Record, follows: Option<Ord64>) -> bool {
+    pub(super) fn keep(&mut self, before: &Record, after: &Record, follows: Option<Row>) -> bool {
         match (before.state(), after.state(), before.group) {
             (State::Ready, State::Active, Some(group)) => {
-                let of = (before.lane, group);
+                let (of, place) = ((before.lane, group), (before.ord, before.row));
                 match self.from_ready.last_mut() {
-                    Some(run) if run.of == of && Some(run.last) == follows => run.last = before.ord,
-                    _ => self.from_ready.push(Run { of, first: before.ord, last: before.ord }),
+                    Some(run) if run.of == of && Some(run.last.1) == follows => run.last = place,
+                    _ => self.from_ready.push(Run { of, first: place, last: place }),
                 }
                 self.to_active.push(after.clone());
                 true
@@ -96,8 +96,11 @@ impl Moves {
         put_jobs(db, &self.added)?;
         self.added.clear();
         for Run { of: (lane, group), first, last } in self.from_ready.drain(..) {
-            let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord>=?3 AND ord<=?4";
-            db.run(sql, params![Col(lane.0), Col(group.0), first.0, last.0])?;
+            // With the row: two jobs may stand in one place when the sequence was damaged.
+            let sql = "DELETE FROM windlass_ready \
+                       WHERE lane=?1 AND grp=?2 AND (ord,row)>=(?3,?4) AND (ord,row)<=(?5,?6)";
+            let (from, to) = ((first.0.0, Col(first.1.0)), (last.0.0, Col(last.1.0)));
+            db.run(sql, params![Col(lane.0), Col(group.0), from.0, from.1, to.0, to.1])?;
         }
         let (many, rest) = self.from_active.as_chunks::<ROWS>();
         for rows in many {

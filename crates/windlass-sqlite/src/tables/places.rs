@@ -195,12 +195,12 @@ impl<C: Source> Jobs<'_, C> {
                 let known: Option<Ord64> = row.get(BEHIND_READY).ok().map(Ord64);
                 match read(row) {
                     Ok(record) if (record.lane, record.group) == (of.0, Some(of.1)) && known == Some(record.ord) => {
-                        let (ord, place) = (record.ord, Met::Ready(record.ord, record.row));
+                        let (ord, at) = (record.ord, record.row);
                         if let Ok(spec) = specs::read_at(row, BEHIND_READY + 1) {
                             recent.note_ahead(record, spec, follows);
                         }
-                        follows = Some(ord);
-                        Ok(place)
+                        follows = Some(at);
+                        Ok(Met::Ready(ord, at))
                     }
                     _ => {
                         follows = None;

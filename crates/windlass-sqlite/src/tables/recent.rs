@@ -3,7 +3,7 @@
 //! Valid as long as nobody else writes to the file; forgotten whenever somebody has, and with every transaction that is
 //! taken back.
 
-use windlass_core::engine::{NumberMap, Ord64, Record, Row};
+use windlass_core::engine::{NumberMap, Record, Row};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
 
@@ -27,8 +27,8 @@ pub(super) struct Recent {
 struct Ahead {
     record: Record,
     stored: Option<Stored>,
-    /// The place just before its own.
-    follows: Option<Ord64>,
+    /// The ready job just before it.
+    follows: Option<Row>,
 }
 
 impl Recent {
@@ -54,12 +54,12 @@ impl Recent {
         self.last = Some(record.clone());
     }
 
-    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored, follows: Option<Ord64>) {
+    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored, follows: Option<Row>) {
         self.ahead.insert(record.row, Ahead { record, stored: Some(stored), follows });
     }
 
-    /// The place of the ready job just before this one, as far as a claim has seen it.
-    pub(super) fn follows(&self, row: Row) -> Option<Ord64> {
+    /// The ready job just before this one, as far as a claim has seen it.
+    pub(super) fn follows(&self, row: Row) -> Option<Row> {
         self.ahead.get(&row).and_then(|ahead| ahead.follows)
     }
 
