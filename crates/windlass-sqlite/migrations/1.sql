@@ -134,6 +134,7 @@ CREATE VIEW windlass_jobs AS
          coalesce(r.attempt, a.attempt, d.attempt, e.attempt) AS attempt, j.attempts_max,
          a.worker, coalesce(r.stalls, a.stalls, d.stalls, e.stalls) AS stalls,
          CAST(coalesce(j.payload, p.payload) AS TEXT) AS payload, x.failures,
+         CASE WHEN json_valid(x.failures) THEN json_extract(x.failures, '$[#-1].message') END AS last_error, g.name AS "group",
          datetime(j.created_at / 1000, 'unixepoch') AS created,
          datetime(nullif(d.due_at, 9223372036854775807) / 1000, 'unixepoch') AS due,
          datetime(a.expires_at / 1000, 'unixepoch') AS lease_until,
@@ -148,4 +149,5 @@ CREATE VIEW windlass_jobs AS
     LEFT JOIN windlass_state s
            ON s.code = coalesce(e.state, iif(a.row, 2, NULL), iif(r.row, 1, NULL), iif(d.row, 0, NULL))
     LEFT JOIN windlass_payload p ON p.row = j.row
+    LEFT JOIN windlass_group g ON g.id = j.grp
     LEFT JOIN windlass_extra x ON x.row = j.row;

@@ -13,8 +13,19 @@ pub(crate) fn translate(error: &rusqlite::Error) -> Error {
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::Utf8Error(..)
-        | rusqlite::Error::InvalidColumnType(..) => Error::corrupt(error.to_string()),
+        | rusqlite::Error::InvalidColumnType(..) => Error::corrupt(words(error)),
         other => Error::Unavailable { reason: other.to_string() },
+    }
+}
+
+/// What is wrong with a value, without the driver's way of counting columns.
+fn words(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(_, found, why) => format!("a value of type {found}: {why}"),
+        rusqlite::Error::IntegralValueOutOfRange(_, value) => format!("the number {value} is out of range"),
+        rusqlite::Error::Utf8Error(_, why) => format!("a text is not UTF-8: {why}"),
+        rusqlite::Error::InvalidColumnType(_, name, found) => format!("`{name}` is of type {found}"),
+        other => other.to_string(),
     }
 }
 
@@ -35,7 +46,9 @@ fn from_code(code: ErrorCode, text: String) -> Error {
             Error::Incompatible { what: format!("the file is not an SQLite database ({text}); name another file") }
         }
         ErrorCode::CannotOpen => Error::Unavailable {
-            reason: format!("the database file cannot be opened ({text}); its folder must exist and be writable"),
+            reason: format!(
+                "the database file cannot be opened ({text}); its folder must exist, and this user must be allowed to write to both"
+            ),
         },
         ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
             Error::Unavailable { reason: format!("no permission for the database file ({text})") }

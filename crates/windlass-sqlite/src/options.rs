@@ -86,8 +86,12 @@ impl Options {
             "adopt" => self.adopt = value.parse().map_err(|_| bad("true or false"))?,
             "busy_ms" => self.busy_ms = value.parse().map_err(|_| bad("milliseconds"))?,
             unknown => {
-                let near = NAMES.iter().min_by_key(|known| distance(known, unknown)).copied().unwrap_or_default();
-                return Err(Error::invalid("store", format!("unknown option `{unknown}`; did you mean `{near}`?")));
+                let near = NAMES.iter().find(|known| distance(known, unknown) <= known.len() / 3);
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("there are: {}", NAMES.join(", ")),
+                };
+                return Err(Error::invalid("store", format!("unknown option `{unknown}`; {hint}")));
             }
         }
         Ok(())
@@ -151,5 +155,7 @@ mod tests {
         }
         let error = Options::from_url("sqlite://a?syncronous=full").unwrap_err();
         assert!(error.to_string().contains("did you mean `synchronous`?"), "{error}");
+        let error = Options::from_url("sqlite://a?sync=full").unwrap_err();
+        assert!(error.to_string().contains("there are: synchronous, adopt, busy_ms"), "{error}");
     }
 }

@@ -27,12 +27,15 @@ pub(crate) fn connect(options: &Options) -> Result<Connection> {
         return Err(Error::invalid("store", format!("{} is a folder; name a file in it", options.path.display())));
     }
     if options.path.as_os_str().is_empty() || options.path.as_os_str() == ":memory:" {
-        return Err(Error::invalid("store", "names no file; for a store without one use memory://"));
+        return Err(Error::invalid(
+            "store",
+            "names no file; for a store without one use `windlass_core::memory::MemoryStore`",
+        ));
     }
     if options.busy_ms > BUSY_MS_MAX {
         return Err(Error::limit("busy_ms", BUSY_MS_MAX, options.busy_ms));
     }
-    let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
+    let name_file = |error: rusqlite::Error| open_failed(&error, &options.path);
     let conn = Connection::open_with_flags(&options.path, flags).map_err(name_file)?;
     // SQLite opens a file that it may not write without a word; the first write would be the first to know.
     if conn.is_readonly("main").map_err(name_file)? {
@@ -73,7 +76,7 @@ fn set_up(conn: &Connection, pragmas: &str, busy_ms: u64) -> rusqlite::Result<()
 
 /// Brings the layout up to date, if the file is ours or empty. Refuses a newer one and one of another application.
 pub(crate) fn migrate(conn: &mut Connection, options: &Options) -> Result<()> {
-    let name_file = |error: rusqlite::Error| name_file(translate(&error), &options.path);
+    let name_file = |error: rusqlite::Error| open_failed(&error, &options.path);
     // Only a file that needs it is locked for writing.
     if layout(conn).map_err(name_file)? == Some(LAYOUT) {
         return Ok(());
@@ -124,6 +127,17 @@ fn has_tables(conn: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Says which file it is about.
+/// Why a file cannot be opened. What nobody mends by trying again is not called unavailable.
+fn open_failed(error: &rusqlite::Error, path: &Path) -> Error {
+    let permanent = [ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied];
+    match name_file(translate(error), path) {
+        Error::Unavailable { reason } if error.sqlite_error_code().is_some_and(|code| permanent.contains(&code)) => {
+            Error::invalid("store", reason)
+        }
+        other => other,
+    }
+}
+
 fn name_file(error: Error, path: &Path) -> Error {
     let named = |text: String| format!("{}: {text}", path.display());
     match error {

@@ -152,7 +152,7 @@ fn a_folder_and_a_missing_folder_are_told_apart() {
     let error = refusal(dir.path());
     assert!(matches!(&error, Error::Invalid { reason, .. } if reason.contains("is a folder")), "{error}");
     let error = refusal(&dir.path().join("no/such/jobs.db"));
-    assert!(matches!(&error, Error::Unavailable { reason } if reason.contains("folder must exist")), "{error}");
+    assert!(matches!(&error, Error::Invalid { reason, .. } if reason.contains("folder must exist")), "{error}");
 }
 
 fn an_empty_file_becomes_a_store() {
@@ -250,6 +250,7 @@ fn say_what_comes_of_opening(path: &Path) {
     match outcome {
         Ok(_) => println!("ok"),
         Err(Error::Unavailable { reason }) => println!("unavailable: {reason}"),
+        Err(Error::Invalid { field, reason }) => println!("invalid {field}: {reason}"),
         Err(error) => println!("other: {error}"),
     }
 }
@@ -295,7 +296,7 @@ fn a_read_only_file_is_refused() {
     assert_eq!(as_unprivileged(&path), "ok", "it would work without the permission that is taken away next");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     let said = as_unprivileged(&path);
-    assert!(said.starts_with("unavailable: ") && said.contains("read-only"), "{said}");
+    assert!(said.starts_with("invalid store: ") && said.contains("read-only"), "{said}");
     assert!(said.contains("permission to write"), "{said}");
     assert!(said.contains(&path.display().to_string()), "{said}");
 }
@@ -305,7 +306,7 @@ fn a_read_only_folder_is_refused() {
     let path = folder.join("jobs.db");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
     let missing = as_unprivileged(&path);
-    assert!(missing.starts_with("unavailable: ") && missing.contains("writable"), "{missing}");
+    assert!(missing.starts_with("invalid store: ") && missing.contains("write to both"), "{missing}");
 
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     drop(open(&path));
@@ -314,7 +315,7 @@ fn a_read_only_folder_is_refused() {
     assert!(!folder.join("jobs.db-wal").exists());
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
     let there = as_unprivileged(&path);
-    assert!(there.starts_with("unavailable: ") && there.contains("permission to write"), "{there}");
+    assert!(there.starts_with("invalid store: ") && there.contains("permission to write"), "{there}");
     // So that the temporary folder can be removed by whoever runs the test.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 use std::time::Duration;
-use support::{block, claim, counts, enqueue, job, job_with, open, quick, raw, report, try_open};
+use support::{block, claim, counts, enqueue, job, job_with, quick, raw, report, try_open};
 use windlass_core::Error;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, NewJob};
 use windlass_core::store::{EnqueueRequest, Enqueued, JobQueue, Store, WaitFor};

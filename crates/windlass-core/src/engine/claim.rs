@@ -69,7 +69,11 @@ impl<T: Tables> Step<'_, T> {
             Ordering::Equal if memo.fingerprint == fingerprint(request) => Ok(Some(memo)),
             Ordering::Equal => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
             Ordering::Greater => {
-                let reason = format!("{} came after {}; count upwards", request.request_id, memo.request_id);
+                let (got, last, worker) = (request.request_id, memo.request_id, &request.worker);
+                let reason = format!(
+                    "is {got} after {last}; count upwards, and give every process and every start a worker id of its own \
+                     (this one is `{worker}`)"
+                );
                 Err(Error::invalid("request_id", reason))
             }
         }

@@ -8,6 +8,7 @@ use crate::id::JobId;
 use crate::job::{Failure, FailureClass, Job, JobSpec, Lease, NewJob, Progress, Retry, State};
 use crate::name::{Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
+use crate::retry::{RetryAdvice, RetryPolicy};
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -168,6 +169,9 @@ pub struct ClaimRequest {
 
 impl ClaimRequest {
     /// One job of any kind from one queue for 30 seconds, by a worker that offers no labels.
+    ///
+    /// `request_id` counts upwards for as long as the worker id is used: the same number again repeats the last answer.
+    /// So give every process, and every start of it, a worker id of its own.
     pub fn new(worker: WorkerId, request_id: u64, queue: QueueName) -> Self {
         let (kinds, labels) = (Kinds::Any, Labels::default());
         Self { worker, request_id, queues: vec![queue], kinds, labels, max: 1, lease_ms: 30_000 }
@@ -265,6 +269,21 @@ impl Outcome {
         let failure =
             Failure { class: FailureClass::Error, message: message.into(), attempt: 0, at: Timestamp::from_ms(0) };
         Self { lease, kind: OutcomeKind::Fail { failure, retry } }
+    }
+
+    /// It went wrong, and its own policy decides; `random` feeds the jitter. A policy that leaves it to the worker's code
+    /// (`ByKind`) is taken for the default one: whoever has such code says [`fail`](Self::fail).
+    pub fn fail_by_policy(job: &ClaimedJob, message: impl Into<String>, random: u64) -> Self {
+        let attempt = job.lease.attempt;
+        let advice = match job.spec.retry.advise(attempt, random) {
+            RetryAdvice::AskKind => RetryPolicy::default().advise(attempt, random),
+            advice => advice,
+        };
+        let retry = match advice {
+            RetryAdvice::AfterMs(ms) => Retry::AfterMs(ms),
+            RetryAdvice::Never | RetryAdvice::AskKind => Retry::Never,
+        };
+        Self::fail(job.lease, message, retry)
     }
 
     /// It was never begun; it goes back to its place.
