@@ -1,0 +1,137 @@
+//! `#[derive(Job)]`: sugar over the trait `windlass::Job`, nothing else.
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::quote;
+use syn::meta::ParseNestedMeta;
+use syn::{DeriveInput, Expr, LitStr, Type, parse_macro_input, parse_quote};
+
+/// Makes a type a job.
+///
+/// ```ignore
+/// #[derive(Serialize, Deserialize, Job)]
+/// #[job(kind = "welcome", queue = "mail", attempts = 5, timeout = "30s", unique = self.to.clone())]
+/// struct Welcome { to: String }
+/// ```
+///
+/// | key | meaning | default |
+/// |---|---|---|
+/// | `kind = "…"` | what it is | the type's name in snake case |
+/// | `queue = "…"` | where it waits | `default` |
+/// | `output = T` | what its handler returns | `()` |
+/// | `attempts = n`, `stalls = n`, `priority = n` | numbers | 3, 1, 0 |
+/// | `timeout = "30s"` | how long an attempt may take: `ms`, `s`, `m`, `h` | none |
+/// | `group = expr`, `unique = expr`, `id = expr` | texts, made of `self` | none |
+/// | `retry = expr` | a `RetryPolicy` | exponential |
+/// | `lifo` | heads its priority | |
+#[proc_macro_derive(Job, attributes(job))]
+pub fn derive_job(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    job(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// What the attributes say.
+struct Said {
+    kind: String,
+    queue: Option<LitStr>,
+    output: Type,
+    /// Calls on the options.
+    calls: Vec<Tokens>,
+}
+
+fn job(input: &DeriveInput) -> syn::Result<Tokens> {
+    let mut said =
+        Said { kind: snake(&input.ident.to_string()), queue: None, output: parse_quote!(()), calls: Vec::new() };
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("job")) {
+        attribute.parse_nested_meta(|meta| said.take(&meta))?;
+    }
+    let Said { kind, queue, output, calls } = said;
+    let queue = queue.map(|queue| quote! { const QUEUE: &'static str = #queue; });
+    let (generics, types, bounds) = input.generics.split_for_impl();
+    let name = &input.ident;
+    Ok(quote! {
+        #[automatically_derived]
+        impl #generics ::windlass::Job for #name #types #bounds {
+            const KIND: &'static str = #kind;
+            #queue
+            type Output = #output;
+
+            fn options(&self) -> ::windlass::Options {
+                ::windlass::Options::new() #(#calls)*
+            }
+        }
+    })
+}
+
+impl Said {
+    fn take(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        let key = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        match key.as_str() {
+            "kind" => self.kind = checked(&meta.value()?.parse()?)?,
+            "queue" => {
+                let queue: LitStr = meta.value()?.parse()?;
+                checked(&queue)?;
+                self.queue = Some(queue);
+            }
+            "output" => self.output = meta.value()?.parse()?,
+            "timeout" => {
+                let ms = milliseconds(&meta.value()?.parse()?)?;
+                self.calls.push(quote! { .timeout(::std::time::Duration::from_millis(#ms)) });
+            }
+            "attempts" | "stalls" | "priority" | "retry" | "group" | "unique" | "id" => {
+                let value: Expr = meta.value()?.parse()?;
+                let call = syn::Ident::new(&key, proc_macro2::Span::call_site());
+                self.calls.push(quote! { .#call(#value) });
+            }
+            "lifo" => self.calls.push(quote! { .lifo() }),
+            unknown => {
+                let near = KEYS.iter().find(|key| !unknown.is_empty() && key.starts_with(&unknown[..1]));
+                let hint = near.map(|key| format!("; did you mean `{key}`?")).unwrap_or_default();
+                return Err(
+                    meta.error(format!("`{unknown}` is not a key of `job`{hint} There are: {}", KEYS.join(", ")))
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+const KEYS: [&str; 12] =
+    ["kind", "queue", "output", "attempts", "stalls", "priority", "timeout", "retry", "group", "unique", "id", "lifo"];
+
+/// A name that the store will take.
+fn checked(name: &LitStr) -> syn::Result<String> {
+    let text = name.value();
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        return Err(syn::Error::new(name.span(), "give 1 to 255 bytes without control characters"));
+    }
+    Ok(text)
+}
+
+fn milliseconds(text: &LitStr) -> syn::Result<u64> {
+    let wrong = || syn::Error::new(text.span(), "write it as 500ms, 30s, 5m or 1h");
+    let value = text.value();
+    let digits = value.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = value.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(unit).filter(|ms| *ms > 0).ok_or_else(wrong)
+}
+
+/// `SendInvoice` → `send_invoice`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for (at, letter) in name.char_indices() {
+        if letter.is_uppercase() && at > 0 {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}

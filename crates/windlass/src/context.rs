@@ -1,0 +1,122 @@
+//! What a handler is told about its job, and what it may ask for.
+
+use crate::client::Client;
+use crate::error::JobError;
+use crate::worker::Active;
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use windlass_core::id::JobId;
+use windlass_core::job::{JobSpec, Progress};
+use windlass_core::store::ClaimedJob;
+
+/// The job that is being worked on. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Ctx {
+    pub(crate) job: Arc<ClaimedJob>,
+    pub(crate) active: Arc<Active>,
+    pub(crate) world: Arc<World>,
+}
+
+/// What all jobs of a worker share.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl Ctx {
+    /// The job's id.
+    pub fn id(&self) -> JobId {
+        self.job.lease.job
+    }
+
+    /// Which attempt this is; the first is 1.
+    pub fn attempt(&self) -> u32 {
+        self.job.lease.attempt
+    }
+
+    /// True when no attempt is left after this one.
+    pub fn is_last_attempt(&self) -> bool {
+        self.attempt() >= self.job.spec.attempts
+    }
+
+    /// What the job was asked to be.
+    pub fn spec(&self) -> &JobSpec {
+        &self.job.spec
+    }
+
+    /// Enqueues further jobs.
+    pub fn client(&self) -> &Client {
+        &self.world.client
+    }
+
+    /// True when the job was cancelled, its lease was lost, or the worker goes: its outcome is not wanted any more.
+    pub fn is_stopped(&self) -> bool {
+        self.active.is_stopped()
+    }
+
+    /// Returns when [`is_stopped`](Self::is_stopped) turns true: for handlers that can stop half-way.
+    pub async fn stopped(&self) {
+        self.active.stopped().await;
+    }
+
+    /// Says how far the job is, from 0 to 100. It is passed on within a second.
+    pub fn progress(&self, percent: u8, message: impl Into<String>) {
+        self.active.set_progress(Progress { percent: percent.min(100), message: message.into() });
+    }
+
+    /// Adds a line to the job's log. It is passed on within a second, and in any case before the job ends.
+    pub fn log(&self, line: impl Into<String>) {
+        self.active.push_log(line.into());
+    }
+
+    /// A named value for whoever comes after this job; passed on when it succeeds.
+    pub fn output(&self, name: impl Into<String>, value: impl Into<String>) {
+        self.active.set_output(name.into(), value.into());
+    }
+}
+
+/// Something that a handler may ask for, beside its job.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot ask for `{Self}`",
+    label = "not something a handler can ask for",
+    note = "a handler takes its job first, then any of: `Ctx`, `State<T>`, or a type that implements `FromContext`"
+)]
+pub trait FromContext: Sized + Send {
+    /// Takes it from the context.
+    fn from_context(ctx: &Ctx) -> Result<Self, JobError>;
+}
+
+impl FromContext for Ctx {
+    fn from_context(ctx: &Ctx) -> Result<Self, JobError> {
+        Ok(ctx.clone())
+    }
+}
+
+/// What was given to the worker by [`WorkerBuilder::state`](crate::WorkerBuilder::state): a connection pool, a client, settings.
+#[derive(Debug)]
+pub struct State<T>(pub Arc<T>);
+
+impl<T> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for State<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Send + Sync + 'static> FromContext for State<T> {
+    fn from_context(ctx: &Ctx) -> Result<Self, JobError> {
+        let found = ctx.world.state.get(&TypeId::of::<T>()).cloned();
+        let found = found.and_then(|any| any.downcast::<T>().ok());
+        let missing = || JobError::fatal(format!("the worker has no state of type {}", type_name::<T>()));
+        found.map(Self).ok_or_else(missing)
+    }
+}

@@ -1,0 +1,116 @@
+//! How a handler says that it failed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a handler's failure means for its job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// As the job's policy says.
+    #[default]
+    Policy,
+    /// Try again after this time, if an attempt is left.
+    After(Duration),
+    /// Never again: the job is dead.
+    Never,
+}
+
+/// A handler's failure. Every error becomes one with `?`, and is retried as the job's policy says.
+///
+/// ```
+/// use windlass::JobError;
+/// use std::time::Duration;
+///
+/// fn parse(text: &str) -> Result<u32, JobError> {
+///     Ok(text.parse()?) // any error
+/// }
+/// assert!(parse("x").unwrap_err().to_string().contains("invalid digit"));
+///
+/// // The address does not exist and never will:
+/// let dead = JobError::fatal("no such user");
+/// // The provider says when to come back:
+/// let later = JobError::new("429 Too Many Requests").retry_after(Duration::from_secs(30));
+/// # let _ = (dead, later);
+/// ```
+pub struct JobError {
+    message: String,
+    then: Then,
+}
+
+impl JobError {
+    /// A failure in words.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), then: Then::Policy }
+    }
+
+    /// A failure that no further attempt can mend.
+    pub fn fatal(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), then: Then::Never }
+    }
+
+    /// The same, to be tried again after `delay` whatever the policy says, as long as an attempt is left.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.then = Then::After(delay);
+        self
+    }
+
+    /// What it means for the job.
+    pub fn then(&self) -> Then {
+        self.then
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.message, self.then)
+    }
+}
+
+impl<E: std::error::Error> From<E> for JobError {
+    /// With everything that caused it.
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            let text = next.to_string();
+            // Many errors repeat their cause in their own words.
+            if !message.contains(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            cause = next.source();
+        }
+        Self::new(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the order cannot be saved")]
+    struct Outer(#[source] std::num::ParseIntError);
+
+    #[test]
+    fn an_error_tells_its_causes() {
+        let cause = "x".parse::<u8>().unwrap_err();
+        let error = JobError::from(Outer(cause));
+        assert_eq!(error.to_string(), "the order cannot be saved: invalid digit found in string");
+        assert_eq!(error.then(), Then::Policy);
+    }
+
+    #[test]
+    fn the_handler_decides_whether_to_try_again() {
+        assert_eq!(JobError::fatal("no").then(), Then::Never);
+        let later = JobError::fatal("no").retry_after(Duration::from_secs(3));
+        assert_eq!(later.then(), Then::After(Duration::from_secs(3)));
+    }
+}

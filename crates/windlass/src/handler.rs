@@ -1,0 +1,93 @@
+//! Handlers: plain async functions of a job and whatever else they ask for.
+
+use crate::context::{Ctx, FromContext};
+use crate::error::JobError;
+use crate::job::{Job, decode};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use windlass_core::payload::Payload;
+
+/// A handler of any job.
+pub(crate) type Route = Arc<dyn Fn(Ctx) -> BoxFuture<'static, Result<Option<Payload>, JobError>> + Send + Sync>;
+
+/// What a handler may return: `Result<J::Output, E>` for any error, or nothing.
+#[diagnostic::on_unimplemented(
+    message = "a handler of a job with `Output = {O}` cannot return `{Self}`",
+    label = "not an answer of this handler",
+    note = "return `Result<{O}, JobError>`, or `Result<{O}, E>` with any error `E`"
+)]
+pub trait Answer<O>: Send {
+    /// As a result.
+    fn into_result(self) -> Result<O, JobError>;
+}
+
+impl<O: Send, E: Into<JobError> + Send> Answer<O> for Result<O, E> {
+    fn into_result(self) -> Result<O, JobError> {
+        self.map_err(Into::into)
+    }
+}
+
+impl Answer<()> for () {
+    fn into_result(self) -> Result<(), JobError> {
+        Ok(())
+    }
+}
+
+/// An async function that handles a job: the job comes first, then up to four things that implement [`FromContext`].
+#[diagnostic::on_unimplemented(
+    message = "this is not a handler",
+    label = "not a handler",
+    note = "a handler is an `async fn(job: J, …) -> Result<J::Output, E>` whose first argument implements `Job` and whose \
+            others implement `FromContext` (`Ctx`, `State<T>`)"
+)]
+pub trait Handler<Args>: Clone + Send + Sync + 'static {
+    /// The job that it handles.
+    type Job: Job;
+
+    /// Handles one.
+    fn handle(
+        &self,
+        job: Self::Job,
+        ctx: Ctx,
+    ) -> impl Future<Output = Result<<Self::Job as Job>::Output, JobError>> + Send;
+}
+
+macro_rules! handlers {
+    ($(($($extra:ident),*))*) => {$(
+        impl<F, Fut, J, $($extra,)*> Handler<(J, $($extra,)*)> for F
+        where
+            F: Fn(J, $($extra),*) -> Fut + Clone + Send + Sync + 'static,
+            Fut: Future + Send,
+            Fut::Output: Answer<J::Output>,
+            J: Job,
+            $($extra: FromContext,)*
+        {
+            type Job = J;
+
+            #[allow(unused_variables, reason = "a handler of the job alone asks for nothing")]
+            async fn handle(&self, job: J, ctx: Ctx) -> Result<J::Output, JobError> {
+                self(job, $($extra::from_context(&ctx)?),*).await.into_result()
+            }
+        }
+    )*};
+}
+
+handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) }
+
+/// Makes a handler of any job out of one of one job.
+pub(crate) fn route<H, Args>(handler: H) -> Route
+where
+    H: Handler<Args>,
+{
+    Arc::new(move |ctx: Ctx| {
+        let handler = handler.clone();
+        Box::pin(async move {
+            let job: H::Job = decode(&ctx.job.spec.payload)
+                .map_err(|error| JobError::fatal(format!("its payload is not one of this kind: {error}")))?;
+            let output = handler.handle(job, ctx).await?;
+            let bytes = serde_json::to_vec(&output).map_err(|error| JobError::fatal(error.to_string()))?;
+            // Nothing is not worth keeping.
+            Ok(Some(bytes).filter(|bytes| bytes != b"null").map(|bytes| Payload::new("application/json", bytes)))
+        })
+    })
+}

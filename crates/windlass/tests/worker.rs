@@ -1,0 +1,281 @@
+//! Workers over a real store: what handlers see, and what becomes of their jobs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use windlass::core::id::JobId;
+use windlass::core::job::{FailureClass, State as JobState};
+use windlass::core::retry::RetryPolicy;
+use windlass::core::store::{Change, ChangeOp, LogRequest, Store};
+use windlass::{Client, Ctx, Job, JobError, Options, State, Stopper, Waited, Worker, WorkerBuilder};
+
+/// Longer than anything takes here.
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Task {
+    n: u32,
+}
+
+impl Job for Task {
+    const KIND: &'static str = "task";
+    type Output = u32;
+
+    fn options(&self) -> Options {
+        Options::new().retry(RetryPolicy::Fixed { delay_ms: 1 })
+    }
+}
+
+/// A worker that runs in the background.
+struct Running {
+    stopper: Stopper,
+    done: tokio::task::JoinHandle<windlass::Result<()>>,
+}
+
+impl Running {
+    #[expect(clippy::disallowed_methods, reason = "the test's own task")]
+    fn start(builder: WorkerBuilder) -> Self {
+        let worker = builder.build().unwrap();
+        Self { stopper: worker.stopper(), done: tokio::spawn(worker.run_until_stopped()) }
+    }
+
+    async fn drain(self) {
+        self.stopper.drain();
+        tokio::time::timeout(LONG, self.done).await.expect("it ends").unwrap().unwrap();
+    }
+}
+
+fn memory() -> (Arc<dyn Store>, Client) {
+    let store = windlass::open("memory://").unwrap();
+    (Arc::clone(&store), Client::new(store))
+}
+
+async fn state(store: &Arc<dyn Store>, id: JobId) -> JobState {
+    store.get(vec![id]).await.unwrap().remove(0).unwrap().state
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_run_and_hand_back_what_they_returned() {
+    let (store, client) = memory();
+    async fn double(job: Task) -> Result<u32, JobError> {
+        Ok(job.n * 2)
+    }
+    let tickets = client.enqueue_all((0..1_000).map(|n| Task { n })).await.unwrap();
+    let worker = Running::start(Worker::builder(store).slots(64).handle(double));
+    for (n, ticket) in (0..).zip(tickets) {
+        assert_eq!(ticket.unwrap().wait(LONG).await.unwrap(), Waited::Succeeded(n * 2));
+    }
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_tried_again_and_a_fatal_one_is_not() {
+    let (store, client) = memory();
+    async fn sometimes(job: Task, ctx: Ctx) -> Result<u32, JobError> {
+        match job.n {
+            0 => Err(JobError::fatal("no such thing")),
+            1 if ctx.attempt() < 3 => Err(JobError::new("not yet").retry_after(Duration::from_millis(1))),
+            2 => panic!("all is lost on attempt {}", ctx.attempt()),
+            _ => Ok(ctx.attempt()),
+        }
+    }
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).handle(sometimes));
+    let wait = async |n| client.enqueue(Task { n }).await.unwrap().wait(LONG).await.unwrap();
+    let Waited::Failed(Some(failure)) = wait(0).await else { panic!("it failed") };
+    assert_eq!((failure.message.as_str(), failure.attempt), ("no such thing", 1));
+    assert_eq!(wait(1).await, Waited::Succeeded(3));
+    let Waited::Failed(Some(failure)) = wait(2).await else { panic!("it failed") };
+    assert_eq!(failure.class, FailureClass::Panic);
+    assert_eq!((failure.message.as_str(), failure.attempt), ("all is lost on attempt 3", 3));
+    assert_eq!(wait(3).await, Waited::Succeeded(1), "the worker lives");
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_takes_too_long_ends_and_leaves_the_others_alone() {
+    let (store, client) = memory();
+    async fn hang(job: Task) -> Result<u32, JobError> {
+        if job.n == 0 {
+            std::future::pending::<()>().await;
+        }
+        Ok(job.n)
+    }
+    let worker = Running::start(Worker::builder(store).handle(hang));
+    let limited = Options::new().timeout(Duration::from_millis(30)).attempts(2);
+    let hung = client.enqueue_with(Task { n: 0 }, limited).await.unwrap();
+    let other = client.enqueue(Task { n: 1 }).await.unwrap();
+    assert_eq!(other.wait(LONG).await.unwrap(), Waited::Succeeded(1));
+    let Waited::Failed(Some(failure)) = hung.wait(LONG).await.unwrap() else { panic!("it timed out") };
+    assert_eq!((failure.class, failure.attempt), (FailureClass::Timeout, 2));
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_job_is_told_and_ends_as_cancelled() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<()>();
+    async fn until_stopped(_job: Task, ctx: Ctx, started: State<mpsc::UnboundedSender<()>>) -> Result<u32, JobError> {
+        started.send(()).unwrap();
+        ctx.stopped().await;
+        assert!(ctx.is_stopped());
+        Ok(1)
+    }
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).state(started).handle(until_stopped));
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    starts.recv().await.unwrap();
+    store.change(vec![Change { id: ticket.id(), op: ChangeOp::Cancel }]).await.unwrap().remove(0).unwrap();
+    assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Cancelled);
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draining_finishes_what_was_started_and_gives_back_the_rest() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<u32>();
+    let go = Arc::new(Notify::new());
+    async fn gated(
+        job: Task,
+        started: State<mpsc::UnboundedSender<u32>>,
+        go: State<Arc<Notify>>,
+    ) -> Result<u32, JobError> {
+        started.send(job.n).unwrap();
+        go.notified().await;
+        Ok(job.n)
+    }
+    let tickets = client.enqueue_all((0..6).map(|n| Task { n })).await.unwrap();
+    let ids: Vec<JobId> = tickets.into_iter().map(|ticket| ticket.unwrap().id()).collect();
+    let builder = Worker::builder(Arc::clone(&store)).slots(2).state(started).state(Arc::clone(&go)).handle(gated);
+    let worker = Running::start(builder);
+    let mut first = [starts.recv().await.unwrap(), starts.recv().await.unwrap()];
+    first.sort_unstable();
+    assert_eq!(first, [0, 1]);
+    worker.stopper.drain();
+    // What was claimed ahead is back at once, with its attempt, while the started ones still run.
+    tokio::time::timeout(LONG, async {
+        while store.queues().await.unwrap()[0].counts.ready != 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("they are given back");
+    go.notify_one();
+    go.notify_one();
+    worker.drain().await;
+    assert_eq!(state(&store, ids[0]).await, JobState::Succeeded);
+    assert_eq!(state(&store, ids[1]).await, JobState::Succeeded);
+    let back = store.get(ids[2..].to_vec()).await.unwrap();
+    assert!(back.iter().all(|job| job.as_ref().is_some_and(|job| job.state == JobState::Ready && job.attempt == 0)));
+    assert!(store.workers().await.unwrap().is_empty(), "it has said goodbye");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_does_not_stop_in_time_is_given_back_with_its_attempt_spent() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<()>();
+    async fn stubborn(_job: Task, started: State<mpsc::UnboundedSender<()>>) -> Result<u32, JobError> {
+        started.send(()).unwrap();
+        std::future::pending().await
+    }
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    let drain_time = Duration::from_millis(20);
+    let builder = Worker::builder(Arc::clone(&store)).drain_time(drain_time).state(started).handle(stubborn);
+    let worker = Running::start(builder);
+    starts.recv().await.unwrap();
+    worker.drain().await;
+    let job = store.get(vec![ticket.id()]).await.unwrap().remove(0).unwrap();
+    assert_eq!((job.state, job.attempt), (JobState::Ready, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_handlers_that_block_their_threads_lose_no_lease() {
+    let (store, client) = memory();
+    #[expect(clippy::disallowed_methods, reason = "blocking the thread is the point")]
+    async fn block(job: Task, ctx: Ctx) -> Result<u32, JobError> {
+        // sleeps because: blocking the thread for ten leases is what is tested
+        std::thread::sleep(Duration::from_millis(3_000));
+        assert!(!ctx.is_stopped());
+        Ok(job.n + ctx.attempt())
+    }
+    let lease = Duration::from_millis(300);
+    let tickets = client.enqueue_all((0..4).map(|n| Task { n })).await.unwrap();
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).slots(4).lease(lease).handle(block));
+    for (n, ticket) in (0..).zip(tickets) {
+        assert_eq!(ticket.unwrap().wait(LONG).await.unwrap(), Waited::Succeeded(n + 1), "on the first attempt");
+    }
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_takes_no_more_slots_than_it_may() {
+    #[derive(Serialize, Deserialize)]
+    struct Heavy;
+    impl Job for Heavy {
+        const KIND: &'static str = "heavy";
+        type Output = usize;
+    }
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    async fn heavy(_job: Heavy) -> Result<usize, JobError> {
+        let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+        // sleeps because: those that run at once have to overlap
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        Ok(running)
+    }
+    async fn light(job: Task) -> Result<u32, JobError> {
+        Ok(job.n)
+    }
+    let (store, client) = memory();
+    let heavies = client.enqueue_all((0..40).map(|_| Heavy)).await.unwrap();
+    let lights = client.enqueue_all((0..40).map(|n| Task { n })).await.unwrap();
+    let worker = Running::start(Worker::builder(store).slots(8).handle(heavy).at_most(2).handle(light));
+    for ticket in lights {
+        assert!(ticket.unwrap().wait(LONG).await.unwrap().success().is_some());
+    }
+    for ticket in heavies {
+        assert!(ticket.unwrap().wait(LONG).await.unwrap().success().unwrap() <= 2);
+    }
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_lines_and_outputs_reach_the_store() {
+    async fn tell(_job: Task, ctx: Ctx) -> Result<u32, JobError> {
+        ctx.log("one");
+        ctx.log("two");
+        ctx.output("answer", "42");
+        ctx.progress(50, "half");
+        // It is passed on while the handler runs.
+        while ctx.client().store().get(vec![ctx.id()]).await?[0].as_ref().is_none_or(|job| job.progress.is_none()) {
+            tokio::task::yield_now().await;
+        }
+        Ok(7)
+    }
+    let (store, client) = memory();
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).handle(tell));
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(7));
+    let job = store.get(vec![ticket.id()]).await.unwrap().remove(0).unwrap();
+    assert_eq!(job.outputs.get("answer").map(String::as_str), Some("42"));
+    assert_eq!(job.progress.map(|progress| progress.percent), Some(50));
+    let page = store.read_logs(LogRequest { job: ticket.id(), from: 0, limit: 10 }).await.unwrap();
+    let lines: Vec<_> = page.lines.iter().map(|(_, line)| String::from_utf8_lossy(&line.text).into_owned()).collect();
+    assert_eq!(lines, ["one", "two"]);
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_says_when_there_is_nothing_to_wait_for() {
+    let (store, client) = memory();
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    assert_eq!(ticket.wait(Duration::from_millis(10)).await.unwrap(), Waited::TimedOut);
+    let removal = async {
+        tokio::task::yield_now().await;
+        store.change(vec![Change { id: ticket.id(), op: ChangeOp::Remove }]).await.unwrap();
+    };
+    let (waited, ()) = tokio::join!(ticket.wait(LONG), removal);
+    assert_eq!(waited.unwrap(), Waited::Gone);
+}
