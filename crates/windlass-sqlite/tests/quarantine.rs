@@ -200,6 +200,9 @@ fn a_ready_row_that_is_no_jobs_or_another_jobs_goes_and_nobody_notices() {
         for stray in strays {
             let scene = Scene::new(Ready).await;
             scene.damage(stray);
+            assert_eq!(claim(&scene.store, "w", 1).await.len(), 1, "{stray}: it takes nobody's turn");
+            let scene = Scene::new(Ready).await;
+            scene.damage(stray);
             scene.others_go_on_with_victim().await;
             assert_eq!(counts(&scene.store).await, recount(&scene.path), "{stray}");
         }
@@ -227,6 +230,31 @@ fn rows_of_no_job_do_not_stand_before_those_of_others() {
             let next_at = scene.store.claim(claim_request("w", 10)).await.unwrap();
             assert_eq!(next_at.jobs.len(), 3, "{stray}");
             assert_eq!(next_at.next_at, None, "{stray}");
+        }
+    });
+}
+
+#[test]
+fn rows_of_no_job_do_not_keep_those_of_others_for_ever() {
+    let strays = "INSERT INTO windlass_ended SELECT 9000+value,lane,3,-1,REMOVE_AT,0,0,0,0,NULL,NULL,NULL FROM windlass_job,\
+                  SERIES WHERE row=?1";
+    block(async {
+        // Kept by the queue's rule, and by their own.
+        for (remove_at, keep_for) in [("NULL", None), ("-1", Some(1_000))] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("jobs.db");
+            let clock = virtual_clock();
+            let store = open_at(&path, &clock);
+            let ended = enqueue(&store, vec![job_with(|spec| spec.keep_for.succeeded_ms = keep_for)]).await[0];
+            let leased = claim(&store, "w", 1).await.remove(0);
+            report(&store, "w", leased.lease).await.unwrap();
+            let conn = raw(&path);
+            let row: i64 = conn.query_row("SELECT min(row) FROM windlass_job", [], |row| row.get(0)).unwrap();
+            let strays = strays.replace("SERIES", SERIES).replace("REMOVE_AT", remove_at);
+            assert_eq!(conn.execute(&strays, [row]).unwrap(), 200);
+            clock.advance_ms(15 * 86_400_000);
+            store.sweep(windlass_core::store::Sweep { kind: SweepKind::Prune, max: 10 }).await.unwrap();
+            assert_eq!(store.get(vec![ended]).await.unwrap(), vec![None], "{remove_at}");
         }
     });
 }
