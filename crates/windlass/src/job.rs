@@ -180,7 +180,6 @@ impl Options {
 
     /// `self`, and where it says nothing, `other`.
     pub fn or(self, other: Self) -> Self {
-        let several = |mine: Vec<_>, theirs| if mine.is_empty() { theirs } else { mine };
         Self {
             queue: self.queue.or(other.queue),
             priority: self.priority.or(other.priority),
@@ -196,7 +195,7 @@ impl Options {
             due: self.due.or(other.due),
             keep_succeeded: self.keep_succeeded.or(other.keep_succeeded),
             keep_failed: self.keep_failed.or(other.keep_failed),
-            metadata: several(self.metadata, other.metadata),
+            metadata: if self.metadata.is_empty() { other.metadata } else { self.metadata },
         }
     }
 

@@ -1,7 +1,7 @@
 //! The work that time brings: leases that run out, jobs that come due, schedules, and what nobody needs any more.
 //!
-//! Any number of processes may do it at once: the store lets each item be handled once. Steps are bounded, and a loop that
-//! finds nothing waits longer and longer, up to its own pace.
+//! Any number of processes may do it at once: the store lets each item be handled once. Steps are bounded; a loop that
+//! finds more to do goes on at once, and otherwise at its own pace.
 
 use std::sync::Arc;
 use std::time::Duration;

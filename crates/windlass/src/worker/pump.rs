@@ -16,8 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use windlass_core::job::{Lease, Retry};
 use windlass_core::name::QueueName;
 use windlass_core::store::{
-    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WaitFor,
-    WorkMark,
+    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, ReportRequest, Reported, WaitFor, WorkMark,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -289,8 +288,7 @@ fn refused(lease: Lease, answer: Result<Reported>) -> Option<Outcome> {
         }
         Err(error) => {
             tracing::error!(job = %lease.job, %error, "the store refused its outcome");
-            let outcome = Outcome::fail(lease, format!("its outcome was refused: {error}"), Retry::Never);
-            matches!(outcome.kind, OutcomeKind::Fail { .. }).then_some(outcome)
+            Some(Outcome::fail(lease, format!("its outcome was refused: {error}"), Retry::Never))
         }
     }
 }
