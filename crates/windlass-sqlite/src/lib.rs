@@ -228,8 +228,3 @@ impl std::fmt::Debug for SqliteStore {
         f.debug_struct("SqliteStore").field("options", &self.options).finish_non_exhaustive()
     }
 }
-
-/// The README's example is compiled with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

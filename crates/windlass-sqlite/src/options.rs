@@ -35,8 +35,10 @@ impl Synchronous {
 /// How to open a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The database file; it is made if it is not there.
+    /// The database file.
     pub path: PathBuf,
+    /// Make the file if it is not there; without this a missing one is `NotFound`. Tools that only look want that.
+    pub create: bool,
     /// What a commit waits for.
     pub synchronous: Synchronous,
     /// Put the store's tables beside those of another application, whose names must not begin with `windlass_`.
@@ -45,12 +47,12 @@ pub struct Options {
     pub busy_ms: u64,
 }
 
-const NAMES: [&str; 3] = ["synchronous", "adopt", "busy_ms"];
+const NAMES: [&str; 4] = ["synchronous", "adopt", "busy_ms", "create"];
 
 impl Options {
     /// A file, with all defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), synchronous: Synchronous::Full, adopt: false, busy_ms: 5_000 }
+        Self { path: path.into(), create: true, synchronous: Synchronous::Full, adopt: false, busy_ms: 5_000 }
     }
 
     /// From `sqlite://relative.db` or `sqlite:///absolute.db`, with options in the query.
@@ -84,6 +86,7 @@ impl Options {
                 }
             }
             "adopt" => self.adopt = value.parse().map_err(|_| bad("true or false"))?,
+            "create" => self.create = value.parse().map_err(|_| bad("true or false"))?,
             "busy_ms" => self.busy_ms = value.parse().map_err(|_| bad("milliseconds"))?,
             unknown => {
                 let near = NAMES.iter().find(|known| distance(known, unknown) <= known.len() / 3);
@@ -144,6 +147,7 @@ mod tests {
         assert_eq!(Options::from_url("sqlite:///var/a%20b%25.db").unwrap().path, PathBuf::from("/var/a b%.db"));
         let options = Options::from_url("sqlite://j.db?synchronous=normal&adopt=true&busy_ms=10").unwrap();
         assert_eq!((options.synchronous, options.adopt, options.busy_ms), (Synchronous::Normal, true, 10));
+        assert!(options.create && !Options::from_url("sqlite://j.db?create=false").unwrap().create);
     }
 
     #[test]
@@ -156,6 +160,6 @@ mod tests {
         let error = Options::from_url("sqlite://a?syncronous=full").unwrap_err();
         assert!(error.to_string().contains("did you mean `synchronous`?"), "{error}");
         let error = Options::from_url("sqlite://a?sync=full").unwrap_err();
-        assert!(error.to_string().contains("there are: synchronous, adopt, busy_ms"), "{error}");
+        assert!(error.to_string().contains("there are: synchronous, adopt, busy_ms, create"), "{error}");
     }
 }

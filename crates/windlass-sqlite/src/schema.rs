@@ -22,7 +22,8 @@ const SET_UP_AGAIN_MS: u64 = 5;
 
 /// Opens a connection. The first one also brings the file's layout up to date.
 pub(crate) fn connect(options: &Options) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, options.create);
     if options.path.is_dir() {
         return Err(Error::invalid("store", format!("{} is a folder; name a file in it", options.path.display())));
     }
@@ -34,6 +35,9 @@ pub(crate) fn connect(options: &Options) -> Result<Connection> {
     }
     if options.busy_ms > BUSY_MS_MAX {
         return Err(Error::limit("busy_ms", BUSY_MS_MAX, options.busy_ms));
+    }
+    if !options.create && !options.path.exists() {
+        return Err(Error::not_found(format!("the file {}", options.path.display())));
     }
     let name_file = |error: rusqlite::Error| open_failed(&error, &options.path);
     let conn = Connection::open_with_flags(&options.path, flags).map_err(name_file)?;
@@ -161,6 +165,17 @@ mod tests {
         }
         let patient = Options { busy_ms: BUSY_MS_MAX + 1, ..Options::new("nowhere.db") };
         assert!(matches!(connect(&patient), Err(Error::Limit { .. })));
+    }
+
+    #[test]
+    fn a_missing_file_is_made_only_when_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("jobs.db");
+        let only_look = Options { create: false, ..Options::new(&at) };
+        assert!(matches!(connect(&only_look), Err(Error::NotFound { .. })));
+        assert!(!at.exists());
+        connect(&Options::new(&at)).unwrap();
+        connect(&only_look).unwrap();
     }
 
     #[test]

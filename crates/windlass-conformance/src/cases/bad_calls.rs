@@ -146,7 +146,7 @@ async fn check(ctx: Ctx, rows: &[Row]) {
 async fn claims(ctx: Ctx) {
     let rows: &[Row] = &[
         ("max 0", Wrong::Invalid("max"), |s| Box::pin(s.claim(|r| r.max = 0))),
-        ("max u32::MAX", Wrong::Limit("the batch"), |s| Box::pin(s.claim(|r| r.max = u32::MAX))),
+        ("max u32::MAX", Wrong::Limit("max"), |s| Box::pin(s.claim(|r| r.max = u32::MAX))),
         ("lease_ms 0", Wrong::Invalid("lease_ms"), |s| Box::pin(s.claim(|r| r.lease_ms = 0))),
         ("lease_ms 9", Wrong::Invalid("lease_ms"), |s| Box::pin(s.claim(|r| r.lease_ms = 9))),
         ("lease_ms u64::MAX", Wrong::Limit("lease_ms"), |s| Box::pin(s.claim(|r| r.lease_ms = u64::MAX))),

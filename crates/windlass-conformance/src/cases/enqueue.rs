@@ -19,6 +19,7 @@ cases!("enqueue":
     answers_come_in_the_order_of_the_input,
     the_same_job_again_is_one_job_whatever_became_of_it,
     another_body_under_the_same_id_is_a_duplicate,
+    the_same_job_from_another_span_is_the_same_job,
     a_custom_id_is_one_job_per_queue_and_group,
     a_custom_id_is_free_again_when_its_job_is_gone,
     payloads_come_back_byte_by_byte,
@@ -97,6 +98,20 @@ async fn the_same_job_again_is_one_job_whatever_became_of_it(ctx: Ctx) {
     assert!(ctx.claim("w1", "mail", 1).await.is_empty());
 }
 
+/// A handler that is tried again enqueues what it has enqueued before, from the span of another attempt.
+async fn the_same_job_from_another_span_is_the_same_job(ctx: Ctx) {
+    let trace = |n: u8| {
+        Some(TraceContext { parent: format!("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b{n}-01"), state: None })
+    };
+    let mut job = ctx.job_with("mail", |spec| spec.trace = trace(1));
+    ctx.enqueue(job.clone()).await;
+    for other in [trace(2), None] {
+        job.spec.trace = other;
+        assert_eq!(ctx.enqueue(job.clone()).await, Enqueued::Existing { id: job.id });
+    }
+    assert_eq!(ctx.get(job.id).await.unwrap().spec.trace, trace(1), "it keeps the trace that it came with");
+}
+
 /// One thing that a creator may say otherwise.
 type Edit = (&'static str, fn(&mut NewJob));
 
@@ -116,7 +131,6 @@ const EDITS: &[Edit] = &[
     ("dedup", |job| job.spec.dedup = Some(reject("k"))),
     ("keep_for", |job| job.spec.keep_for.failed_ms = Some(1)),
     ("metadata", |job| job.spec.metadata = BTreeMap::from([("a".to_owned(), "b".to_owned())])),
-    ("trace", |job| job.spec.trace = Some(TraceContext { parent: "00-1".to_owned(), state: None })),
     ("delay", |job| job.due = Due::DelayMs(60_000)),
     ("run_at", |job| job.due = Due::At(Timestamp::MAX)),
 ];

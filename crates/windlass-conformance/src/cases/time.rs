@@ -17,6 +17,8 @@ cases!("time":
     due_jobs_come_in_the_order_of_their_times,
     a_promoted_job_stands_behind_those_that_waited,
     a_claim_says_when_the_next_job_is_due,
+    a_sweep_says_when_time_will_bring_more,
+    a_claim_says_since_when_its_job_was_ready,
     a_paused_queue_promotes_all_the_same,
     slow_a_hundred_thousand_due_jobs_are_promoted_in_bounded_steps,
     a_small_claim_promotes_a_bounded_number,
@@ -134,6 +136,42 @@ async fn a_claim_says_when_the_next_job_is_due(ctx: Ctx) {
     ctx.fail("w", job.lease, Retry::AfterMs(60_000)).await.unwrap();
     let due_at = ctx.get(job.lease.job).await.unwrap().due_at;
     assert_eq!(ctx.store.claim(ctx.claim_request("w", "q", 1)).await.unwrap().next_at, due_at);
+}
+
+async fn a_sweep_says_when_time_will_bring_more(ctx: Ctx) {
+    let next = async |kind| {
+        let swept = ctx.store.sweep(Sweep { kind, max: 10 }).await.unwrap();
+        assert_eq!((swept.handled, swept.more), (0, false), "{kind:?}");
+        swept.next_at
+    };
+    for kind in SweepKind::ALL {
+        assert_eq!(next(kind).await, None, "{kind:?}");
+    }
+    let later = ctx.enqueue(ctx.job("b", "work").due(Due::DelayMs(90_000))).await.id();
+    let sooner = ctx.enqueue(ctx.job("q", "work").due(Due::DelayMs(60_000))).await.id();
+    let due_at = ctx.get(sooner).await.unwrap().due_at;
+    assert!(due_at.is_some() && due_at < ctx.get(later).await.unwrap().due_at);
+    assert_eq!(next(SweepKind::Promote).await, due_at);
+    assert_eq!(next(SweepKind::Reap).await, None);
+    ctx.enqueue_plain("q", 2).await;
+    let (first, second) = (ctx.claim_one("w", "q").await, ctx.claim_one("w", "q").await);
+    assert_eq!(next(SweepKind::Reap).await, Some(first.expires_at));
+    ctx.complete("w", first.lease).await.unwrap();
+    assert_eq!(next(SweepKind::Reap).await, Some(second.expires_at));
+}
+
+async fn a_claim_says_since_when_its_job_was_ready(ctx: Ctx) {
+    ctx.enqueue(ctx.job("q", "work").due(Due::DelayMs(300))).await;
+    ctx.advance_ms(300).await;
+    ctx.sweep(SweepKind::Promote).await;
+    ctx.advance_ms(200).await;
+    let job = ctx.claim_one("w", "q").await;
+    let claimed_at = ctx.get(job.lease.job).await.unwrap().claimed_at.unwrap();
+    assert!(job.ready_at >= job.created_at.plus_ms(300), "its delay is no wait for a worker: {job:?}");
+    assert!(job.ready_at.plus_ms(200) <= claimed_at, "{job:?} was claimed at {claimed_at}");
+    // And so does the next one, after a failure.
+    ctx.fail("w", job.lease, Retry::AfterMs(0)).await.unwrap();
+    assert!(ctx.claim_one("w", "q").await.ready_at >= claimed_at);
 }
 
 async fn a_paused_queue_promotes_all_the_same(ctx: Ctx) {

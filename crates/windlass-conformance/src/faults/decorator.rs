@@ -44,9 +44,11 @@ impl Faulty {
 
     async fn through<T>(&self, method: Method, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         *self.calls.lock().entry(method).or_insert(0) += 1;
-        match self.plan.next() {
+        match self.plan.next(method) {
             Fault::Pass => call.await,
             Fault::Before => Err(Error::Unavailable { reason: format!("{method:?} was refused by plan") }),
+            Fault::Refused(error) => Err(error),
+            Fault::Hang => std::future::pending().await,
             Fault::Lost => {
                 // An error of the call is lost like any other answer.
                 let _answer = call.await;

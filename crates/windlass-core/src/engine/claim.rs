@@ -1,20 +1,17 @@
 //! Claim.
 
 use super::Step;
-use super::enqueue::check_batch;
 use super::rows::{ClaimMemo, LaneId, QueueId, Record, Row};
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::Token;
-use crate::job::{Event, JobSpec, LEASE_MS_MAX, LEASE_MS_MIN, Lease, State};
-use crate::name::{QueueName, WORKER_LABELS_MAX};
-use crate::store::{BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds};
+use crate::job::{Event, JobSpec, Lease, State};
+use crate::name::QueueName;
+use crate::store::{ClaimRequest, Claimed, ClaimedJob, Kinds};
 use crate::time::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The most queues of one claim.
-const QUEUES_MAX: usize = 256;
 /// Due jobs that a claim promotes at least, so that small claims keep up with large schedules.
 const PROMOTE_MIN: usize = 64;
 
@@ -35,7 +32,7 @@ impl Taking<'_> {
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::claim`](crate::store::JobQueue::claim). The mark is filled in by the host.
     pub fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed> {
-        check_claim(request)?;
+        request.check()?;
         if let Some(memo) = self.same_claim(request)? {
             let claimed = self.claim_again(&memo)?;
             return Ok(Claimed { next_at: self.next_at(&request.queues)?, ..claimed });
@@ -169,6 +166,7 @@ impl<T: Tables> Step<'_, T> {
             spec,
             stalls: record.life.stalls,
             created_at: record.created_at,
+            ready_at: record.ready_at,
         }
     }
 
@@ -186,38 +184,6 @@ impl<T: Tables> Step<'_, T> {
             next = [next, due, wake, rate].into_iter().flatten().min();
         }
         Ok(next)
-    }
-}
-
-pub(super) fn check_claim(request: &ClaimRequest) -> Result<()> {
-    if request.max == 0 {
-        return Err(Error::invalid("max", "is 0; ask for at least one job"));
-    }
-    check_batch(request.max as usize)?;
-    check_lease_ms(request.lease_ms)?;
-    if request.queues.is_empty() {
-        return Err(Error::invalid("queues", "is empty; name at least one queue"));
-    }
-    if request.queues.len() > QUEUES_MAX {
-        return Err(Error::limit("queues", QUEUES_MAX as u64, request.queues.len() as u64));
-    }
-    if request.labels.len() > WORKER_LABELS_MAX {
-        return Err(Error::limit("labels", WORKER_LABELS_MAX as u64, request.labels.len() as u64));
-    }
-    match &request.kinds {
-        Kinds::Only(kinds) if kinds.len() > BATCH_MAX => {
-            Err(Error::limit("kinds", BATCH_MAX as u64, kinds.len() as u64))
-        }
-        Kinds::Any | Kinds::Only(_) => Ok(()),
-    }
-}
-
-/// Refuses a lease that is too short to be renewed or too long to be meant.
-pub(super) fn check_lease_ms(lease_ms: u64) -> Result<()> {
-    match lease_ms {
-        0..LEASE_MS_MIN => Err(Error::invalid("lease_ms", format!("is {lease_ms}; give at least {LEASE_MS_MIN}"))),
-        LEASE_MS_MIN..=LEASE_MS_MAX => Ok(()),
-        _ => Err(Error::limit("lease_ms", LEASE_MS_MAX, lease_ms)),
     }
 }
 

@@ -12,11 +12,11 @@ use crate::job::Job;
 use crate::name::{ScheduleName, WorkerId};
 use crate::schedule::Schedule;
 use crate::store::{
-    Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
-    Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    BATCH_MAX, Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule,
+    EnqueueRequest, Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest,
+    JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics,
+    QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store,
+    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -128,6 +128,13 @@ impl<H: Host> JobQueue for H {
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        // Most sweeps find nothing, and those need neither the writer nor the disk. One that asks for nothing sensible is
+        // refused by the other.
+        if (1..=BATCH_MAX).contains(&(sweep.max as usize))
+            && let Some(swept) = self.read(move |step| step.empty_sweep(sweep.kind)).await?
+        {
+            return Ok(swept);
+        }
         self.write(move |step| step.sweep(sweep)).await
     }
 }

@@ -1,22 +1,20 @@
 //! Report and renew: everything that speaks for a lease.
 
 use super::Step;
-use super::claim::check_lease_ms;
 use super::enqueue::check_batch;
 use super::rows::{Record, ReportMemo};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::job::{Event, Failure, FailureClass, Lease, Progress, RESULT_BYTES_MAX, Retry, State};
+use crate::job::{Event, Failure, FailureClass, Lease, PROGRESS_BYTES_MAX, Progress, RESULT_BYTES_MAX, Retry, State};
 use crate::name::WorkerId;
 use crate::payload::Payload;
 use crate::retry::RETRY_DELAY_MS_MAX;
 use crate::store::{
     ClaimRequest, Outcome, OutcomeKind, RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed,
+    check_lease_ms,
 };
 use std::collections::BTreeMap;
 
-/// The longest progress message, in bytes.
-const PROGRESS_BYTES_MAX: usize = 4_096;
 /// The most outputs of a job.
 const OUTPUTS_MAX: usize = 1_000;
 
@@ -30,7 +28,10 @@ impl<T: Tables> Step<'_, T> {
             let lease = outcome.lease;
             let mut answer = self.report_one(outcome, &request.worker);
             // The same outcome twice in one report, of a job that the first one made go.
-            if let (Err(Error::LeaseLost), Some(state)) = (&answer, told(&memo, lease)) {
+            // Looked for only then: the memo is as long as the report.
+            if matches!(answer, Err(Error::LeaseLost))
+                && let Some(state) = told(&memo, lease)
+            {
                 answer = Ok(Reported { state, repeated: true });
             }
             if let Ok(reported) = &answer {
@@ -47,7 +48,7 @@ impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::report_and_claim`](crate::store::JobQueue::report_and_claim).
     pub fn report_and_claim(&mut self, report: ReportRequest, claim: &ClaimRequest) -> Result<ReportedAndClaimed> {
         check_batch(report.outcomes.len())?;
-        super::claim::check_claim(claim)?;
+        claim.check()?;
         // Asked before anything is applied: a claim that is refused must not have reported.
         self.same_claim(claim)?;
         let reported = self.report(report)?;

@@ -6,6 +6,7 @@ use super::tables::{Tables, Walk};
 use crate::error::{Error, Result};
 use crate::job::{Event, Failure, FailureClass, State, Verb};
 use crate::store::{BATCH_MAX, Sweep, SweepKind, Swept};
+use crate::time::Timestamp;
 
 /// Minutes of metrics that are kept: two days.
 const MINUTES_KEPT: i64 = 2 * 24 * 60;
@@ -24,7 +25,44 @@ impl<T: Tables> Step<'_, T> {
             SweepKind::Promote => self.promote(max)?,
             SweepKind::Prune => self.prune(max)?,
         };
-        Ok(Swept { handled: handled as u64, more: handled >= max })
+        Ok(Swept { handled: handled as u64, more: handled >= max, next_at: self.next_sweep(sweep.kind)? })
+    }
+
+    /// The answer to a sweep that has nothing to do, found by looking alone; `None` when it has, or may have.
+    pub(super) fn empty_sweep(&mut self, kind: SweepKind) -> Result<Option<Swept>> {
+        let idle = match kind {
+            SweepKind::Reap => self.tables.expired(self.now, 1)?.is_empty(),
+            SweepKind::Promote => self.nothing_to_promote()?,
+            // It looks in too many places to look twice, and it is rare.
+            SweepKind::Prune => false,
+        };
+        Ok(if idle { Some(Swept { next_at: self.next_sweep(kind)?, ..Swept::default() }) } else { None })
+    }
+
+    fn nothing_to_promote(&mut self) -> Result<bool> {
+        for queue in self.tables.queues()? {
+            let waking = self.tables.waking_groups(queue, self.now, 1)?;
+            if !waking.is_empty() || !self.tables.due(queue, self.now, 1)?.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// When time alone brings the next of this work, as far as it stands now.
+    fn next_sweep(&mut self, kind: SweepKind) -> Result<Option<Timestamp>> {
+        match kind {
+            SweepKind::Reap => self.tables.next_expiry(),
+            SweepKind::Promote => {
+                let mut next = None;
+                for queue in self.tables.queues()? {
+                    let (due, wake) = (self.tables.next_due(queue)?, self.tables.next_wake(queue)?);
+                    next = [next, due, wake].into_iter().flatten().min();
+                }
+                Ok(next)
+            }
+            SweepKind::Prune => Ok(None),
+        }
     }
 
     fn reap(&mut self, max: usize) -> Result<usize> {

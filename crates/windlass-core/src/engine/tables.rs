@@ -131,6 +131,8 @@ pub trait Tables {
     fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>>;
     /// Active jobs whose lease ended by `until`, earliest first.
     fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>>;
+    /// The earliest end of a lease.
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>>;
     /// Active jobs of a worker that were cancelled.
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>>;
     /// Ended jobs that say themselves how long they are kept and have to go by `until`.

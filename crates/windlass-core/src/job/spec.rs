@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 /// The largest result, outputs included: 1 MiB.
 pub const RESULT_BYTES_MAX: u64 = 1 << 20;
+/// The longest progress message, in bytes.
+pub const PROGRESS_BYTES_MAX: usize = 4_096;
 /// The shortest lease.
 pub const LEASE_MS_MIN: u64 = 10;
 /// The longest lease: one day.
@@ -300,7 +302,8 @@ impl NewJob {
 
     /// Tells two contents apart: the same job enqueued again has the same fingerprint.
     ///
-    /// Everything of the request counts but its id, so that a repeated enqueue is told from another job with its id.
+    /// Everything of the request counts but its id, so that a repeated enqueue is told from another job with its id; and
+    /// but its trace, which tells who asks and not what for: a handler that is tried again asks from another span.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = blake3::Hasher::new();
         let spec = &self.spec;
@@ -315,9 +318,9 @@ impl NewJob {
         text(spec.group.as_ref().map_or("", GroupName::as_str));
         spec.labels.iter().for_each(|label| text(label.as_str()));
         if !self.is_plain() {
-            // Rare fields, through their one canonical text.
-            let rest =
-                (&spec.timeout_ms, &spec.retry, &spec.dedup, &spec.keep_for, &spec.metadata, &spec.trace, self.due);
+            // Rare fields, through their one canonical text. The trace's place in it stays empty.
+            let no_trace = None::<TraceContext>;
+            let rest = (&spec.timeout_ms, &spec.retry, &spec.dedup, &spec.keep_for, &spec.metadata, no_trace, self.due);
             text(&serde_json::to_string(&rest).unwrap_or_default());
         }
         hash.update(&spec.priority.to_le_bytes()).update(&[u8::from(spec.lifo)]);
@@ -328,13 +331,12 @@ impl NewJob {
         u64::from_le_bytes(first)
     }
 
-    /// True when every rarely used field has its default.
+    /// True when every rarely used field that counts has its default.
     fn is_plain(&self) -> bool {
         let spec = &self.spec;
         self.due == Due::Now
             && spec.timeout_ms.is_none()
             && spec.dedup.is_none()
-            && spec.trace.is_none()
             && spec.metadata.is_empty()
             && spec.keep_for == KeepFor::default()
             && spec.retry == RetryPolicy::default()

@@ -188,8 +188,6 @@ fn single_changes() -> Vec<Change> {
         |j| j.spec.keep_for.failed_ms = Some(0),
         |j| drop(j.spec.metadata.insert("a".to_owned(), "b".to_owned())),
         |j| drop(j.spec.metadata.insert("ab".to_owned(), String::new())),
-        |j| j.spec.trace = trace("00-1-2-01", None),
-        |j| j.spec.trace = trace("00-1-2-01", Some("a=b")),
         |j| j.due = Due::DelayMs(0),
         |j| j.due = Due::DelayMs(1),
         |j| j.due = Due::At(Timestamp::from_ms(0)),
@@ -227,6 +225,17 @@ fn the_same_job_has_the_same_fingerprint_whoever_makes_it() {
     assert_eq!(job(|j| j.id = JobId::from_parts(9, 9)).fingerprint(), base, "the id is what it is compared under");
     let custom = job(|j| j.spec.custom_id = Some(CustomId::new("c").unwrap()));
     assert_eq!(custom.fingerprint(), base, "and so is the custom id");
+    for state in [None, Some("a=b")] {
+        let traced = job(|j| j.spec.trace = trace("00-1-2-01", state));
+        assert_eq!(traced.fingerprint(), base, "a trace tells who asks, not what for");
+        let late = |parent| {
+            job(|j| {
+                j.due = Due::DelayMs(5);
+                j.spec.trace = trace(parent, state);
+            })
+        };
+        assert_eq!(late("00-1-2-01").fingerprint(), late("00-1-3-01").fingerprint(), "also beside rare fields");
+    }
     let sorted = job(|j| j.spec.labels = Labels::parse(["b", "a", "b"]).unwrap());
     assert_eq!(sorted.fingerprint(), job(|j| j.spec.labels = Labels::parse(["a", "b"]).unwrap()).fingerprint());
 }

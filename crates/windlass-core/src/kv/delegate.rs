@@ -203,6 +203,10 @@ impl<K: OrderedKv> Tables for KvTables<K> {
         jobs::expired(&mut self.db, until, limit)
     }
 
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
+        jobs::next_expiry(&mut self.db)
+    }
+
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
         jobs::cancelling(&mut self.db, worker)
     }

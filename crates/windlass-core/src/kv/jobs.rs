@@ -194,6 +194,11 @@ pub(super) fn expired(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usiz
     db.some(leases, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Lease, key)?.1)).collect()
 }
 
+pub(super) fn next_expiry(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
+    let first = db.first(keys::leases().under())?;
+    first.map(|(key, _)| Ok(timed_parts(Table::Lease, &key)?.0)).transpose()
+}
+
 pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
     let jobs = keys::all_removable().under().through(&keys::removable_at(until));
     db.some(jobs, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Removable, key)?.1)).collect()

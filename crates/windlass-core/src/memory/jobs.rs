@@ -175,6 +175,10 @@ impl Jobs {
         self.leases.range(..=(until, Row(u64::MAX))).take(limit).map(|(_, row)| *row).collect()
     }
 
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        self.leases.first().map(|(at, _)| *at)
+    }
+
     pub(super) fn cancelling(&self, worker: &WorkerId) -> Vec<JobId> {
         let range = (worker.clone(), Row(0))..=(worker.clone(), Row(u64::MAX));
         self.cancelling.range(range).filter_map(|(_, row)| self.record(*row)).map(|record| record.id).collect()

@@ -297,6 +297,10 @@ impl Tables for MemoryTables {
         Ok(self.jobs.expired(until, limit))
     }
 
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.jobs.next_expiry())
+    }
+
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
         Ok(self.jobs.cancelling(worker))
     }

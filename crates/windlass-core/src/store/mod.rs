@@ -25,6 +25,7 @@ pub use changes::{
 };
 pub use feed::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
+pub(crate) use queue::check_lease_ms;
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark,

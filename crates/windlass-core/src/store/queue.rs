@@ -3,10 +3,12 @@
 use super::changes::{Change, ChangeMany, Changed, ChangedMany, JobPage, ListRequest};
 use super::settings::Setting;
 use super::status::{Explanation, GroupPage, GroupsRequest, MetricsRequest, MinuteMetrics, QueueStatus, Sweep, Swept};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{Failure, FailureClass, Job, JobSpec, Lease, NewJob, Progress, Retry, State};
-use crate::name::{Kind, Labels, QueueName, WorkerId};
+use crate::job::{
+    Failure, FailureClass, Job, JobSpec, LEASE_MS_MAX, LEASE_MS_MIN, Lease, NewJob, Progress, Retry, State,
+};
+use crate::name::{Kind, Labels, QueueName, WORKER_LABELS_MAX, WorkerId};
 use crate::payload::Payload;
 use crate::retry::{RetryAdvice, RetryPolicy};
 use crate::time::Timestamp;
@@ -17,6 +19,8 @@ use std::sync::Arc;
 
 /// The most items of one call.
 pub const BATCH_MAX: usize = 10_000;
+/// The most queues of one claim.
+const QUEUES_MAX: usize = 256;
 
 /// Jobs, from enqueue to removal.
 #[async_trait]
@@ -176,6 +180,41 @@ impl ClaimRequest {
         let (kinds, labels) = (Kinds::Any, Labels::default());
         Self { worker, request_id, queues: vec![queue], kinds, labels, max: 1, lease_ms: 30_000 }
     }
+
+    /// Refuses what no store can answer.
+    pub fn check(&self) -> Result<()> {
+        if self.max == 0 {
+            return Err(Error::invalid("max", "is 0; ask for at least one job"));
+        }
+        if self.max as usize > BATCH_MAX {
+            return Err(Error::limit("max", BATCH_MAX as u64, u64::from(self.max)));
+        }
+        check_lease_ms(self.lease_ms)?;
+        if self.queues.is_empty() {
+            return Err(Error::invalid("queues", "is empty; name at least one queue"));
+        }
+        if self.queues.len() > QUEUES_MAX {
+            return Err(Error::limit("queues", QUEUES_MAX as u64, self.queues.len() as u64));
+        }
+        if self.labels.len() > WORKER_LABELS_MAX {
+            return Err(Error::limit("labels", WORKER_LABELS_MAX as u64, self.labels.len() as u64));
+        }
+        match &self.kinds {
+            Kinds::Only(kinds) if kinds.len() > BATCH_MAX => {
+                Err(Error::limit("kinds", BATCH_MAX as u64, kinds.len() as u64))
+            }
+            Kinds::Any | Kinds::Only(_) => Ok(()),
+        }
+    }
+}
+
+/// Refuses a lease that is too short to be renewed or too long to be meant.
+pub(crate) fn check_lease_ms(lease_ms: u64) -> Result<()> {
+    match lease_ms {
+        0..LEASE_MS_MIN => Err(Error::invalid("lease_ms", format!("is {lease_ms}; give at least {LEASE_MS_MIN}"))),
+        LEASE_MS_MIN..=LEASE_MS_MAX => Ok(()),
+        _ => Err(Error::limit("lease_ms", LEASE_MS_MAX, lease_ms)),
+    }
 }
 
 /// Tells a wait what its caller has seen.
@@ -206,6 +245,8 @@ pub struct ClaimedJob {
     pub stalls: u32,
     /// When it was enqueued.
     pub created_at: Timestamp,
+    /// Since when it had been ready when it was claimed: after its delay, its back-off or its last lease.
+    pub ready_at: Timestamp,
 }
 
 /// A worker speaks for jobs that it still works on.

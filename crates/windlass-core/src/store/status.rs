@@ -254,4 +254,8 @@ pub struct Swept {
     pub handled: u64,
     /// There may be more to do at once.
     pub more: bool,
+    /// When, as far as is known, time alone will bring more: the end of the next lease, the next due job. What is
+    /// claimed or enqueued meanwhile may come earlier.
+    #[serde(default)]
+    pub next_at: Option<Timestamp>,
 }

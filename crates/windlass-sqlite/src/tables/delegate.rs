@@ -207,6 +207,10 @@ impl<C: Source> Tables for SqliteTables<C> {
         self.settled_jobs()?.expired(until, limit)
     }
 
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
+        self.settled_jobs()?.next_expiry()
+    }
+
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
         self.settled_jobs()?.cancelling(worker)
     }

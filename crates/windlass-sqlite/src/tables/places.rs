@@ -261,6 +261,13 @@ impl<C: Source> Jobs<'_, C> {
         self.db.all(sql, params![Col(until), limit(max)], read_row)
     }
 
+    /// Looks through the active jobs, like [`expired`](Self::expired).
+    pub(super) fn next_expiry(self) -> Result<Option<Timestamp>> {
+        let sql = "SELECT min(a.expires_at) FROM windlass_active a JOIN windlass_job j ON j.row=a.row";
+        let next = self.db.one(sql, [], |row| Ok(row.get::<_, Option<i64>>(0).ok().flatten()))?;
+        Ok(next.flatten().map(Timestamp::from_ms))
+    }
+
     pub(super) fn cancelling(self, worker: &WorkerId) -> Result<Vec<JobId>> {
         let sql = "SELECT j.id FROM windlass_active a JOIN windlass_job j ON j.row=a.row \
                    WHERE a.told IS NOT NULL AND a.told=?1 ORDER BY a.row";
