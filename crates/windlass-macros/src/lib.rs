@@ -1,16 +1,20 @@
-//! `#[derive(Job)]`: sugar over the trait `windlass::Job`, nothing else.
+//! `#[derive(Job)]`: sugar over the trait `windlass::Job`, nothing else; and `#[handler]`, which changes nothing and says
+//! what is wrong with a handler.
+
+mod handler;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::meta::ParseNestedMeta;
-use syn::{DeriveInput, Expr, LitStr, Type, parse_macro_input, parse_quote};
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Expr, ItemFn, Lit, LitStr, Type, parse_macro_input, parse_quote};
 
 /// Makes a type a job.
 ///
 /// ```ignore
 /// #[derive(Serialize, Deserialize, Job)]
-/// #[job(kind = "welcome", queue = "mail", attempts = 5, timeout = "30s", unique = self.to.clone())]
+/// #[job(kind = "welcome", queue = "mail", attempts = 5, timeout = "30s", unique = self.to)]
 /// struct Welcome { to: String }
 /// ```
 ///
@@ -21,13 +25,32 @@ use syn::{DeriveInput, Expr, LitStr, Type, parse_macro_input, parse_quote};
 /// | `output = T` | what its handler returns | `()` |
 /// | `attempts = n`, `stalls = n`, `priority = n` | numbers | 3, 1, 0 |
 /// | `timeout = "30s"` | how long an attempt may take: `ms`, `s`, `m`, `h` | none |
-/// | `group = expr`, `unique = expr`, `id = expr` | texts, made of `self` | none |
+/// | `group = expr`, `unique = expr`, `id = expr` | made of `self`; anything that can be displayed | none |
 /// | `retry = expr` | a `RetryPolicy` | exponential |
 /// | `lifo` | heads its priority | |
 #[proc_macro_derive(Job, attributes(job))]
 pub fn derive_job(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     job(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Says what is wrong with a handler, where it is wrong. It changes nothing; take it off again when all is well, or leave
+/// it on.
+///
+/// ```ignore
+/// #[windlass::handler]
+/// async fn welcome(job: Welcome, pool: State<Pool>) -> Result<(), JobError> { … }
+/// ```
+#[proc_macro_attribute]
+pub fn handler(_: TokenStream, item: TokenStream) -> TokenStream {
+    let function = parse_macro_input!(item as ItemFn);
+    let checked = handler::handler(&function);
+    // The function stays in any case, so that nobody complains that it is not there.
+    let wrong = |error: syn::Error| {
+        let error = error.into_compile_error();
+        quote! { #function #error }
+    };
+    checked.unwrap_or_else(wrong).into()
 }
 
 /// What the attributes say.
@@ -37,15 +60,18 @@ struct Said {
     output: Type,
     /// Calls on the options.
     calls: Vec<Tokens>,
+    keys: Vec<String>,
 }
 
 fn job(input: &DeriveInput) -> syn::Result<Tokens> {
-    let mut said =
-        Said { kind: snake(&input.ident.to_string()), queue: None, output: parse_quote!(()), calls: Vec::new() };
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("job")) {
+    check_place(input)?;
+    let kind = snake(&input.ident.to_string());
+    let mut said = Said { kind, queue: None, output: parse_quote!(()), calls: Vec::new(), keys: Vec::new() };
+    for attribute in input.attrs.iter().filter(|attribute| is_ours(attribute)) {
+        check_keys(attribute)?;
         attribute.parse_nested_meta(|meta| said.take(&meta))?;
     }
-    let Said { kind, queue, output, calls } = said;
+    let Said { kind, queue, output, calls, .. } = said;
     let queue = queue.map(|queue| quote! { const QUEUE: &'static str = #queue; });
     let (generics, types, bounds) = input.generics.split_for_impl();
     let name = &input.ident;
@@ -63,9 +89,53 @@ fn job(input: &DeriveInput) -> syn::Result<Tokens> {
     })
 }
 
+fn is_ours(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("job")
+}
+
+/// What stands where nobody would read it is refused.
+fn check_place(input: &DeriveInput) -> syn::Result<()> {
+    let inside: Vec<&Attribute> = match &input.data {
+        Data::Struct(data) => data.fields.iter().flat_map(|field| &field.attrs).collect(),
+        Data::Enum(data) => {
+            let fields = data.variants.iter().flat_map(|variant| &variant.fields).flat_map(|field| &field.attrs);
+            data.variants.iter().flat_map(|variant| &variant.attrs).chain(fields).collect()
+        }
+        Data::Union(union) => {
+            return Err(syn::Error::new(
+                union.union_token.span,
+                "a union cannot be a job; make it a struct or an enum",
+            ));
+        }
+    };
+    match inside.into_iter().find(|attribute| is_ours(attribute)) {
+        Some(attribute) => {
+            let words = "`job` belongs on the type: all its values are jobs of one kind";
+            Err(syn::Error::new_spanned(attribute, words))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A value without a key.
+fn check_keys(attribute: &Attribute) -> syn::Result<()> {
+    let first = attribute.meta.require_list()?.tokens.clone().into_iter().next();
+    match first {
+        Some(proc_macro2::TokenTree::Literal(literal)) => {
+            let words = format!("say what it is: `kind = {literal}` or `queue = {literal}`");
+            Err(syn::Error::new(literal.span(), words))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Said {
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
         let key = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        if self.keys.contains(&key) {
+            return Err(meta.error(format!("`{key}` is said twice")));
+        }
+        self.keys.push(key.clone());
         match key.as_str() {
             "kind" => self.kind = checked(&meta.value()?.parse()?)?,
             "queue" => {
@@ -78,10 +148,22 @@ impl Said {
                 let ms = milliseconds(&meta.value()?.parse()?)?;
                 self.calls.push(quote! { .timeout(::std::time::Duration::from_millis(#ms)) });
             }
-            "attempts" | "stalls" | "priority" | "retry" | "group" | "unique" | "id" => {
+            "attempts" | "stalls" | "priority" | "retry" => {
                 let value: Expr = meta.value()?.parse()?;
+                if key == "attempts" && is_zero(&value) {
+                    return Err(syn::Error::new_spanned(
+                        value,
+                        "`attempts` is 0 and the job would never run; give 1 or more",
+                    ));
+                }
                 let call = syn::Ident::new(&key, proc_macro2::Span::call_site());
                 self.calls.push(quote! { .#call(#value) });
+            }
+            "group" | "unique" | "id" => {
+                let value: Expr = meta.value()?.parse()?;
+                let call = syn::Ident::new(&key, proc_macro2::Span::call_site());
+                let text = quote_spanned! { value.span() => ::std::string::ToString::to_string(&#value) };
+                self.calls.push(quote! { .#call(#text) });
             }
             "lifo" => self.calls.push(quote! { .lifo() }),
             unknown => {
@@ -98,6 +180,11 @@ impl Said {
 
 const KEYS: [&str; 12] =
     ["kind", "queue", "output", "attempts", "stalls", "priority", "timeout", "retry", "group", "unique", "id", "lifo"];
+
+fn is_zero(value: &Expr) -> bool {
+    let Expr::Lit(literal) = value else { return false };
+    matches!(&literal.lit, Lit::Int(number) if number.base10_digits() == "0")
+}
 
 /// A name that the store will take.
 fn checked(name: &LitStr) -> syn::Result<String> {

@@ -1,6 +1,6 @@
 //! Enqueueing, and waiting for what becomes of it.
 
-use crate::job::{Job, Options, decode};
+use crate::job::{Job, Names, Options, decode};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
@@ -46,7 +46,11 @@ pub struct Client {
 impl Client {
     /// Over a store that is open.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()));
+        Self::with(store, Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system())))
+    }
+
+    /// The same, with ids from elsewhere.
+    pub(crate) fn with(store: Arc<dyn Store>, ids: Ids) -> Self {
         Self { store, ids }
     }
 
@@ -73,21 +77,56 @@ impl Client {
         Ok(self.ticket(enqueued))
     }
 
-    /// Enqueues many jobs in as few steps as the contract allows. Each is answered for itself.
+    /// Enqueues many jobs in as few steps as the contract allows, 10,000 at a time. Each is answered for itself. An error of
+    /// the whole call means that none was enqueued, as when one of them cannot be sent at all; when the store goes away
+    /// half-way, the jobs from there on are answered with its error.
     pub async fn enqueue_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> Result<Vec<Result<Ticket<J>>>> {
-        let jobs: Result<Vec<NewJob>> = jobs.into_iter().map(|job| self.prepare(&job, Options::new())).collect();
-        let mut jobs = jobs?;
-        let mut tickets = Vec::with_capacity(jobs.len());
-        while !jobs.is_empty() {
-            let rest = jobs.split_off(jobs.len().min(BATCH_MAX));
-            let answers = self.send(std::mem::replace(&mut jobs, rest)).await?;
-            tickets.extend(answers.into_iter().map(|answer| answer.map(|enqueued| self.ticket(enqueued))));
+        let batches = self.prepare_all(jobs)?;
+        let mut tickets = Vec::with_capacity(batches.iter().map(Vec::len).sum());
+        let mut failed = None;
+        for batch in batches {
+            let jobs = batch.len();
+            let sent = match &failed {
+                None => self.send(batch).await,
+                Some(error) => Err(Error::clone(error)),
+            };
+            match sent {
+                Ok(answers) => {
+                    tickets.extend(answers.into_iter().map(|answer| answer.map(|enqueued| self.ticket(enqueued))));
+                }
+                // Nothing was enqueued before it; and nobody knows of its own jobs, whose ids are gone with the call.
+                Err(error) if tickets.is_empty() => return Err(error),
+                Err(error) => {
+                    tickets.extend((0..jobs).map(|_| Err(error.clone())));
+                    failed = Some(error);
+                }
+            }
         }
         Ok(tickets)
     }
 
+    /// In batches from the start: to cut them off one long row would move the rest of it again and again.
+    fn prepare_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> Result<Vec<Vec<NewJob>>> {
+        let names = Names::of::<J>()?;
+        let mut jobs = jobs.into_iter().peekable();
+        let mut batches = Vec::new();
+        while jobs.peek().is_some() {
+            let mut batch = Vec::with_capacity(jobs.size_hint().0.min(BATCH_MAX));
+            for job in jobs.by_ref().take(BATCH_MAX) {
+                batch.push(self.prepare_as(&names, &job, Options::new())?);
+            }
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
     fn prepare<J: Job>(&self, job: &J, options: Options) -> Result<NewJob> {
-        let (spec, due) = options.or(job.options()).into_spec(J::QUEUE, J::KIND, Payload::json(job)?)?;
+        self.prepare_as(&Names::of::<J>()?, job, options)
+    }
+
+    fn prepare_as<J: Job>(&self, names: &Names, job: &J, options: Options) -> Result<NewJob> {
+        let (mut spec, due) = options.or(job.options()).into_spec_of(names, Payload::json(job)?)?;
+        spec.trace = spec.trace.or_else(crate::observe::current_trace);
         Ok(NewJob::new(self.ids.next(), spec).due(due))
     }
 
@@ -107,18 +146,28 @@ impl Client {
         Ticket { client: self.clone(), enqueued, job: PhantomData }
     }
 
-    /// Waits until a job has ended or is gone, for at most `time`.
+    /// Waits until a job has ended or is gone, for at most `time`. A store that is away for a while is waited for, too.
     pub async fn wait<T: DeserializeOwned>(&self, id: JobId, time: Duration) -> Result<Waited<T>> {
+        let mut away = None;
         let look = async {
             loop {
-                if let Some(waited) = self.look(id).await? {
-                    return Ok(waited);
+                match self.look(id).await {
+                    Ok(Some(waited)) => return Ok(waited),
+                    Ok(None) => away = None,
+                    Err(error) if error.is_retryable() => away = Some(error),
+                    Err(error) => return Err(error),
                 }
-                // Whatever comes of the wait, the next look tells.
-                let _ = tokio::time::timeout(LOOK_AGAIN, self.store.wait(WaitFor::Job(id))).await;
+                let again = tokio::time::timeout(LOOK_AGAIN, self.store.wait(WaitFor::Job(id)));
+                if let Ok(Err(_)) = again.await {
+                    // It cannot say; the next look tells.
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
             }
         };
-        tokio::time::timeout(time, look).await.unwrap_or(Ok(Waited::TimedOut))
+        match tokio::time::timeout(time, look).await {
+            Ok(waited) => waited,
+            Err(_) => away.map_or(Ok(Waited::TimedOut), Err),
+        }
     }
 
     async fn look<T: DeserializeOwned>(&self, id: JobId) -> Result<Option<Waited<T>>> {
@@ -191,5 +240,53 @@ impl<T> Waited<T> {
             Self::Succeeded(value) => Some(value),
             Self::Failed(_) | Self::Cancelled | Self::Gone | Self::TimedOut => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize)]
+    struct Task {
+        n: usize,
+        group: String,
+    }
+
+    impl Job for Task {
+        const KIND: &'static str = "task";
+        type Output = ();
+
+        fn options(&self) -> Options {
+            Options::new().group(&self.group)
+        }
+    }
+
+    fn tasks(n: usize, group: impl Fn(usize) -> &'static str) -> impl Iterator<Item = Task> {
+        (0..n).map(move |n| Task { n, group: group(n).to_owned() })
+    }
+
+    #[tokio::test]
+    async fn many_jobs_are_answered_in_their_order_however_many_steps_it_takes() {
+        let client = Client::open("memory://").unwrap();
+        for n in [0, 1, BATCH_MAX, BATCH_MAX + 1, 2 * BATCH_MAX + 7] {
+            let tickets = client.enqueue_all(tasks(n, |_| "a")).await.unwrap();
+            let ids: Vec<JobId> = tickets.into_iter().map(|ticket| ticket.unwrap().id()).collect();
+            assert_eq!(ids.len(), n);
+            for at in [0, n / 2, n.saturating_sub(1)].into_iter().filter(|at| *at < n) {
+                let job = client.store().get(vec![ids[at]]).await.unwrap().remove(0).unwrap();
+                assert_eq!(job.spec.payload.to_json::<Task>().unwrap().n, at);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn when_one_of_many_cannot_be_sent_none_is() {
+        let client = Client::open("memory://").unwrap();
+        let last = BATCH_MAX + 5;
+        let sent = client.enqueue_all(tasks(last + 1, |n| if n == last { "" } else { "a" })).await;
+        assert!(matches!(sent, Err(Error::Invalid { .. })));
+        assert!(client.store().queues().await.unwrap().is_empty());
     }
 }

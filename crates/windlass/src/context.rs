@@ -2,14 +2,17 @@
 
 use crate::client::Client;
 use crate::error::JobError;
-use crate::worker::Active;
+use crate::observe::{Attempts, trace_in_handler};
+use crate::worker::{Active, Pool, lines_of};
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use windlass_core::id::JobId;
-use windlass_core::job::{JobSpec, Progress};
+use windlass_core::job::{JobSpec, PROGRESS_BYTES_MAX, Progress, TraceContext};
 use windlass_core::store::ClaimedJob;
+use windlass_core::time::Clock;
 
 /// The job that is being worked on. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -20,10 +23,19 @@ pub struct Ctx {
 }
 
 /// What all jobs of a worker share.
-#[derive(Debug)]
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) attempts: Attempts,
+    /// Where handlers run that block.
+    pub(crate) pool: Pool,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
 }
 
 impl Ctx {
@@ -47,12 +59,22 @@ impl Ctx {
         &self.job.spec
     }
 
+    /// The trace that this attempt belongs to, for what it asks of others: the job's trace, with a span id of this
+    /// attempt. `None` when whoever enqueued the job said none.
+    ///
+    /// Jobs that the handler enqueues carry it on by themselves; those of a task that it spawned do so inside of
+    /// [`observe::with_trace`](crate::observe::with_trace).
+    pub fn trace(&self) -> Option<TraceContext> {
+        trace_in_handler(self.job.spec.trace.as_ref(), self.job.lease)
+    }
+
     /// Enqueues further jobs.
     pub fn client(&self) -> &Client {
         &self.world.client
     }
 
-    /// True when the job was cancelled, its lease was lost, or the worker goes: its outcome is not wanted any more.
+    /// True when the job was cancelled or timed out, its lease was lost, or the worker goes: its outcome is not wanted
+    /// any more.
     pub fn is_stopped(&self) -> bool {
         self.active.is_stopped()
     }
@@ -62,14 +84,17 @@ impl Ctx {
         self.active.stopped().await;
     }
 
-    /// Says how far the job is, from 0 to 100. It is passed on within a second.
+    /// Says how far the job is, from 0 to 100. It is passed on within a second. A message of more than 4 KiB is cut.
     pub fn progress(&self, percent: u8, message: impl Into<String>) {
-        self.active.set_progress(Progress { percent: percent.min(100), message: message.into() });
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
+        self.active.set_progress(Progress { percent: percent.min(100), message });
     }
 
-    /// Adds a line to the job's log. It is passed on within a second, and in any case before the job ends.
-    pub fn log(&self, line: impl Into<String>) {
-        self.active.push_log(line.into());
+    /// Adds a line to the job's log, or several when it holds line ends. It is passed on within a second, and in any case
+    /// before the job ends.
+    pub fn log(&self, line: impl AsRef<str>) {
+        self.active.push_log(lines_of(self.world.clock.now(), line.as_ref()));
     }
 
     /// A named value for whoever comes after this job; passed on when it succeeds.

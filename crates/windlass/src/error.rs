@@ -1,7 +1,9 @@
 //! How a handler says that it failed.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
+use windlass_core::job::FailureClass;
 
 /// What a handler's failure means for its job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,17 +37,18 @@ pub enum Then {
 pub struct JobError {
     message: String,
     then: Then,
+    class: FailureClass,
 }
 
 impl JobError {
     /// A failure in words.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), then: Then::Policy }
+        Self::classed(FailureClass::Error, message)
     }
 
     /// A failure that no further attempt can mend.
     pub fn fatal(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), then: Then::Never }
+        Self { then: Then::Never, ..Self::new(message) }
     }
 
     /// The same, to be tried again after `delay` whatever the policy says, as long as an attempt is left.
@@ -53,6 +56,21 @@ impl JobError {
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.then = Then::After(delay);
         self
+    }
+
+    /// The same failure once more: a batch fails each of its jobs.
+    pub(crate) fn again(&self) -> Self {
+        Self { message: self.message.clone(), then: self.then, class: self.class }
+    }
+
+    /// A failure that is not the handler's own word: a panic, a timeout.
+    pub(crate) fn classed(class: FailureClass, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), then: Then::Policy, class }
+    }
+
+    /// How the store files it.
+    pub(crate) fn class(&self) -> FailureClass {
+        self.class
     }
 
     /// What it means for the job.
@@ -89,6 +107,12 @@ impl<E: std::error::Error> From<E> for JobError {
         }
         Self::new(message)
     }
+}
+
+/// What a panic said.
+pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked without words".to_owned())
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, KeepFor};
-use windlass_core::name::{CustomId, DedupKey, Label, Labels};
+use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, KeepFor, TraceContext};
+use windlass_core::name::{CustomId, DedupKey, Kind, Labels, QueueName};
 use windlass_core::payload::Payload;
 use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
@@ -68,6 +68,7 @@ pub struct Options {
     keep_succeeded: Option<Duration>,
     keep_failed: Option<Duration>,
     metadata: Vec<(String, String)>,
+    trace: Option<TraceContext>,
 }
 
 impl Options {
@@ -178,6 +179,14 @@ impl Options {
         self
     }
 
+    /// The trace it belongs to: what it is handled in becomes a child of this span. One that cannot be read is refused
+    /// with `Invalid`. Without it: that of [`observe::with_trace`](crate::observe::with_trace), of the handler that
+    /// enqueues it, or of the current span (feature `opentelemetry`).
+    pub fn trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
     /// `self`, and where it says nothing, `other`.
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -196,14 +205,25 @@ impl Options {
             keep_succeeded: self.keep_succeeded.or(other.keep_succeeded),
             keep_failed: self.keep_failed.or(other.keep_failed),
             metadata: if self.metadata.is_empty() { other.metadata } else { self.metadata },
+            trace: self.trace.or(other.trace),
         }
     }
 
     /// What a store is told: the spec and when it is due.
     pub fn into_spec(self, queue: &str, kind: &str, payload: Payload) -> Result<(JobSpec, Due)> {
-        let queue = self.queue.as_deref().unwrap_or(queue).try_into()?;
-        let plain = JobSpec::new(queue, kind.try_into()?, payload);
-        let labels: Result<Vec<Label>> = self.labels.into_iter().map(Label::new).collect();
+        self.into_spec_of(&Names { queue: queue.try_into()?, kind: kind.try_into()? }, payload)
+    }
+
+    /// The same for one of many jobs of a type, whose names were checked once.
+    pub(crate) fn into_spec_of(self, names: &Names, payload: Payload) -> Result<(JobSpec, Due)> {
+        let queue = match self.queue {
+            Some(other) => QueueName::new(other)?,
+            None => names.queue.clone(),
+        };
+        let plain = JobSpec::new(queue, names.kind.clone(), payload);
+        if let Some(trace) = &self.trace {
+            crate::observe::check_trace(trace)?;
+        }
         let spec = JobSpec {
             priority: self.priority.unwrap_or(plain.priority),
             lifo: self.lifo,
@@ -211,15 +231,30 @@ impl Options {
             stalls: self.stalls.unwrap_or(plain.stalls),
             timeout_ms: self.timeout.map(ms),
             retry: self.retry.unwrap_or_default(),
-            labels: Labels::new(labels?),
+            // The empty set is one for all, and takes no memory.
+            labels: if self.labels.is_empty() { plain.labels } else { Labels::parse(self.labels)? },
             group: self.group.as_deref().map(TryInto::try_into).transpose()?,
             custom_id: self.id.map(CustomId::new).transpose()?,
             dedup: self.dedup.map(into_dedup).transpose()?,
             keep_for: KeepFor { succeeded_ms: self.keep_succeeded.map(ms), failed_ms: self.keep_failed.map(ms) },
             metadata: self.metadata.into_iter().collect(),
+            trace: self.trace,
             ..plain
         };
         Ok((spec, self.due.unwrap_or(Due::Now)))
+    }
+}
+
+/// The names of a type of job, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    queue: QueueName,
+    kind: Kind,
+}
+
+impl Names {
+    pub(crate) fn of<J: Job>() -> Result<Self> {
+        Ok(Self { queue: J::QUEUE.try_into()?, kind: J::KIND.try_into()? })
     }
 }
 

@@ -5,17 +5,54 @@ mod context;
 mod error;
 mod handler;
 mod job;
+#[cfg(feature = "tower")]
+pub mod layers;
 pub mod maintenance;
+pub mod observe;
 mod open;
+mod operate;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use client::{Client, Ticket, Waited};
 pub use context::{Ctx, FromContext, State};
 pub use error::{JobError, Then};
-pub use handler::{Answer, Handler};
+pub use handler::{Answer, BatchAnswer, BatchHandler, BlockingHandler, Handler, Item};
 pub use job::{Job, Options};
 pub use open::open;
 pub use windlass_core::{self as core, Error, Result};
 #[cfg(feature = "macros")]
-pub use windlass_macros::Job;
-pub use worker::{Stopper, Worker, WorkerBuilder};
+pub use windlass_macros::{Job, handler};
+pub use worker::{Health, Stopper, Worker, WorkerBuilder};
+
+/// What `#[handler]` checks.
+#[doc(hidden)]
+pub mod __private {
+    use crate::{Answer, FromContext, Job};
+
+    pub fn is_job<J: Job>() {}
+    pub fn is_asked_for<A: FromContext>() {}
+    pub fn is_answer<J: Job, A: Answer<J::Output>>() {}
+    pub fn is_send(_: impl Send) {}
+}
+
+/// The guides' examples, compiled and run.
+#[cfg(all(doctest, feature = "sqlite", feature = "macros"))]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide/dedup.md")]
+    mod dedup {}
+    #[doc = include_str!("../../../docs/guide/groups.md")]
+    mod groups {}
+    #[doc = include_str!("../../../docs/guide/jobs.md")]
+    mod jobs {}
+    #[doc = include_str!("../../../docs/guide/retries.md")]
+    mod retries {}
+    #[doc = include_str!("../../../docs/guide/schedules.md")]
+    mod schedules {}
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    mod testing {}
+}

@@ -1,11 +1,14 @@
 //! The one place that names concrete stores.
 
+use crate::observe::observe;
 use std::sync::Arc;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::Store;
 use windlass_core::{Error, Result};
 
 /// Opens a store by its URL: `sqlite://jobs.db`, `sqlite:///var/lib/app/jobs.db`, `memory://`.
+///
+/// What is asked of it can be [observed](crate::observe).
 ///
 /// ```
 /// # async fn example() -> windlass::Result<()> {
@@ -19,7 +22,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     match scheme {
         "memory" => open_memory(url),
         #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Arc::new(windlass_sqlite::SqliteStore::open_url(url)?)),
+        "sqlite" => Ok(observe("sqlite", Arc::new(windlass_sqlite::SqliteStore::open_url(url)?))),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("store", "is built without the feature `sqlite`")),
         other => Err(Error::invalid(
@@ -31,7 +34,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
 
 fn open_memory(url: &str) -> Result<Arc<dyn Store>> {
     match url {
-        "memory" | "memory://" => Ok(Arc::new(MemoryStore::new())),
+        "memory" | "memory://" => Ok(observe("memory", Arc::new(MemoryStore::new()))),
         _ => Err(Error::invalid("store", format!("`{url}` names more than a memory store has; write memory://"))),
     }
 }

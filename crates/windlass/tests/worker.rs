@@ -2,61 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+mod support;
+
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use support::{LONG, Running, Task, memory, state};
 use tokio::sync::{Notify, mpsc};
 use windlass::core::id::JobId;
 use windlass::core::job::{FailureClass, State as JobState};
-use windlass::core::retry::RetryPolicy;
-use windlass::core::store::{Change, ChangeOp, LogRequest, Store};
-use windlass::{Client, Ctx, Job, JobError, Options, State, Stopper, Waited, Worker, WorkerBuilder};
-
-/// Longer than anything takes here.
-const LONG: Duration = Duration::from_secs(20);
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Task {
-    n: u32,
-}
-
-impl Job for Task {
-    const KIND: &'static str = "task";
-    type Output = u32;
-
-    fn options(&self) -> Options {
-        Options::new().retry(RetryPolicy::Fixed { delay_ms: 1 })
-    }
-}
-
-/// A worker that runs in the background.
-struct Running {
-    stopper: Stopper,
-    done: tokio::task::JoinHandle<windlass::Result<()>>,
-}
-
-impl Running {
-    #[expect(clippy::disallowed_methods, reason = "the test's own task")]
-    fn start(builder: WorkerBuilder) -> Self {
-        let worker = builder.build().unwrap();
-        Self { stopper: worker.stopper(), done: tokio::spawn(worker.run_until_stopped()) }
-    }
-
-    async fn drain(self) {
-        self.stopper.drain();
-        tokio::time::timeout(LONG, self.done).await.expect("it ends").unwrap().unwrap();
-    }
-}
-
-fn memory() -> (Arc<dyn Store>, Client) {
-    let store = windlass::open("memory://").unwrap();
-    (Arc::clone(&store), Client::new(store))
-}
-
-async fn state(store: &Arc<dyn Store>, id: JobId) -> JobState {
-    store.get(vec![id]).await.unwrap().remove(0).unwrap().state
-}
+use windlass::core::store::{Change, ChangeOp, LogRequest};
+use windlass::{Ctx, Job, JobError, Options, State, Waited, Worker};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_run_and_hand_back_what_they_returned() {
@@ -212,13 +169,13 @@ async fn slow_handlers_that_block_their_threads_lose_no_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_takes_no_more_slots_than_it_may() {
     #[derive(Serialize, Deserialize)]
-    struct Heavy;
-    impl Job for Heavy {
-        const KIND: &'static str = "heavy";
+    struct Counted;
+    impl Job for Counted {
+        const KIND: &'static str = "counted";
         type Output = usize;
     }
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
-    async fn heavy(_job: Heavy) -> Result<usize, JobError> {
+    async fn heavy(_job: Counted) -> Result<usize, JobError> {
         let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
         // sleeps because: those that run at once have to overlap
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -229,7 +186,7 @@ async fn a_kind_takes_no_more_slots_than_it_may() {
         Ok(job.n)
     }
     let (store, client) = memory();
-    let heavies = client.enqueue_all((0..40).map(|_| Heavy)).await.unwrap();
+    let heavies = client.enqueue_all((0..40).map(|_| Counted)).await.unwrap();
     let lights = client.enqueue_all((0..40).map(|n| Task { n })).await.unwrap();
     let worker = Running::start(Worker::builder(store).slots(8).handle(heavy).at_most(2).handle(light));
     for ticket in lights {
@@ -278,4 +235,178 @@ async fn a_wait_says_when_there_is_nothing_to_wait_for() {
     };
     let (waited, ()) = tokio::join!(ticket.wait(LONG), removal);
     assert_eq!(waited.unwrap(), Waited::Gone);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Heavy;
+
+impl Job for Heavy {
+    const KIND: &'static str = "heavy";
+    type Output = ();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_at_its_limit_keeps_no_other_kind_from_running() {
+    let (store, client) = memory();
+    async fn hang(_job: Heavy, ctx: Ctx) -> Result<(), JobError> {
+        ctx.stopped().await;
+        Ok(())
+    }
+    async fn light(job: Task) -> Result<u32, JobError> {
+        Ok(job.n)
+    }
+    let heavies = client.enqueue_all((0..100).map(|_| Heavy)).await.unwrap();
+    let lights = client.enqueue_all((0..40).map(|n| Task { n })).await.unwrap();
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).slots(8).handle(hang).at_most(1).handle(light));
+    for ticket in lights {
+        assert!(ticket.unwrap().wait(LONG).await.unwrap().success().is_some(), "while the heavy one hangs");
+    }
+    let held = heavies.iter().map(|ticket| ticket.as_ref().unwrap().id()).collect::<Vec<_>>();
+    let held = store.get(held).await.unwrap().into_iter().flatten().filter(|job| job.state == JobState::Active).count();
+    assert!((1..=2).contains(&held), "{held} are held of a kind that may run once");
+    worker.stopper.stop_now();
+    worker.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_is_cancelled_before_its_turn_is_never_begun() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<u32>();
+    let go = Arc::new(Notify::new());
+    async fn gated(
+        job: Task,
+        started: State<mpsc::UnboundedSender<u32>>,
+        go: State<Arc<Notify>>,
+    ) -> Result<u32, JobError> {
+        started.send(job.n).unwrap();
+        go.notified().await;
+        Ok(job.n)
+    }
+    let tickets = client.enqueue_all((0..2).map(|n| Task { n })).await.unwrap();
+    let second = tickets[1].as_ref().unwrap().id();
+    let builder = Worker::builder(Arc::clone(&store)).slots(1).lease(Duration::from_millis(300));
+    let worker = Running::start(builder.state(started).state(Arc::clone(&go)).handle(gated));
+    assert_eq!(starts.recv().await, Some(0));
+    while state(&store, second).await != JobState::Active {
+        tokio::task::yield_now().await;
+    }
+    client.cancel(second).await.unwrap();
+    // The keeper hears of it within a look; the lease of the first one tells when it has looked.
+    let lease = async || store.get(vec![second]).await.unwrap().remove(0).unwrap().lease.unwrap().expires_at;
+    let before = lease().await;
+    while lease().await == before {
+        tokio::task::yield_now().await;
+    }
+    go.notify_one();
+    assert_eq!(client.wait::<u32>(second, LONG).await.unwrap(), Waited::Cancelled);
+    worker.drain().await;
+    assert_eq!(starts.try_recv().ok(), None, "its handler was never called");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_handler_that_does_not_stop_is_stopped() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<()>();
+    async fn stubborn(_job: Task, started: State<mpsc::UnboundedSender<()>>) -> Result<u32, JobError> {
+        started.send(()).unwrap();
+        std::future::pending().await
+    }
+    let builder = Worker::builder(Arc::clone(&store)).cancel_grace(Duration::from_millis(10));
+    let worker = Running::start(builder.state(started).handle(stubborn));
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    starts.recv().await.unwrap();
+    client.cancel(ticket.id()).await.unwrap();
+    assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Cancelled);
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_may_say_how_long_to_wait_and_a_bad_word_of_it_hurts_nobody() {
+    use windlass::core::retry::RetryPolicy;
+    let (store, client) = memory();
+    async fn fail(job: Task, ctx: Ctx) -> Result<u32, JobError> {
+        match (job.n, ctx.attempt()) {
+            // Longer than any store keeps a job.
+            (9, 1) => Err(JobError::new("much later").retry_after(Duration::MAX)),
+            (_, 1) => Err(JobError::new(job.n)),
+            (_, attempt) => Ok(attempt),
+        }
+    }
+    let backoff = |attempt, error: &JobError| {
+        assert_eq!(attempt, 1);
+        match error.to_string().as_str() {
+            "0" => Some(Duration::from_millis(1)),
+            "1" => None,
+            _ => panic!("no idea"),
+        }
+    };
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).handle(fail).backoff(backoff));
+    let by_kind = || Options::new().retry(RetryPolicy::ByKind);
+    let wait = async |n| client.enqueue_with(Task { n }, by_kind()).await.unwrap().wait(LONG).await.unwrap();
+    assert_eq!(wait(0).await, Waited::Succeeded(2));
+    assert!(matches!(wait(1).await, Waited::Failed(Some(failure)) if failure.message == "1"));
+    assert_eq!(wait(2).await, Waited::Succeeded(2), "a second later, as by default");
+    let later = client.enqueue_with(Task { n: 9 }, by_kind()).await.unwrap();
+    while state(&store, later.id()).await != JobState::Scheduled {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.get(later.id()).await.unwrap().unwrap().failures[0].message, "much later");
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_handler_says_of_its_progress_reaches_the_store_and_costs_no_lease() {
+    let (store, client) = memory();
+    async fn talk(_job: Task, ctx: Ctx) -> Result<u32, JobError> {
+        ctx.progress(200, "ü".repeat(4_000));
+        Ok(1)
+    }
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).handle(talk));
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(1));
+    let progress = client.get(ticket.id()).await.unwrap().unwrap().progress.unwrap();
+    assert_eq!((progress.percent, progress.message.len()), (100, 4_096));
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_panics_as_it_is_dropped_has_panicked() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("on the way out");
+        }
+    }
+    async fn hang(_job: Task) -> Result<u32, JobError> {
+        let _bad = Bad;
+        std::future::pending().await
+    }
+    let (store, client) = memory();
+    let worker = Running::start(Worker::builder(store).handle(hang));
+    let options = Options::new().timeout(Duration::from_millis(10)).attempts(1);
+    let ticket = client.enqueue_with(Task { n: 0 }, options).await.unwrap();
+    let Waited::Failed(Some(failure)) = ticket.wait(LONG).await.unwrap() else { panic!("it failed") };
+    assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Panic, "on the way out"));
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_full_is_ready() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<()>();
+    async fn hang(_job: Heavy, ctx: Ctx, started: State<mpsc::UnboundedSender<()>>) -> Result<(), JobError> {
+        started.send(()).unwrap();
+        ctx.stopped().await;
+        Ok(())
+    }
+    client.enqueue_all((0..3).map(|_| Heavy)).await.unwrap();
+    let worker = Running::start(Worker::builder(store).slots(8).state(started).handle(hang).at_most(1));
+    starts.recv().await.unwrap();
+    // Its one kind has no room, so it claims nothing more: what counts is that the store hears of it.
+    while !worker.health.is_full() {
+        tokio::task::yield_now().await;
+    }
+    assert!(worker.health.is_ready());
+    worker.stopper.stop_now();
+    worker.ended().await;
 }

@@ -1,64 +1,50 @@
 //! The work that time brings: leases that run out, jobs that come due, schedules, and what nobody needs any more.
 //!
-//! Any number of processes may do it at once: the store lets each item be handled once. Steps are bounded; a loop that
-//! finds more to do goes on at once, and otherwise at its own pace.
+//! Any number of processes may do it at once: the store lets each item be handled once. Steps are bounded, and a loop
+//! that finds more to do goes on at once. One that finds nothing only reads; it comes back when the store has said that
+//! there will be something, and otherwise rarer and rarer, each process at moments of its own.
 
+mod promote;
+mod prune;
+mod reap;
+mod rounds;
+mod tick;
+
+use rounds::Rounds;
 use std::sync::Arc;
-use std::time::Duration;
-use windlass_core::Result;
-use windlass_core::store::{Store, Sweep, SweepKind};
-
-/// Items of one step.
-const STEP_MAX: u32 = 1_000;
+use windlass_core::random::{Random, StrongRandom};
+use windlass_core::store::Store;
 
 /// Runs all of it until it is dropped.
 #[derive(Clone)]
 pub struct Maintenance {
     store: Arc<dyn Store>,
+    random: Arc<dyn Random>,
+    follow: bool,
 }
 
 impl Maintenance {
     /// Over a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, random: Arc::new(StrongRandom::from_system()), follow: false }
+    }
+
+    /// With its moments drawn from here, so that a test can be repeated.
+    pub(crate) fn with_random(self, random: Arc<dyn Random>) -> Self {
+        Self { random, ..self }
+    }
+
+    /// Looks again whenever anything has changed, and otherwise only when something is due: to the millisecond, and
+    /// without a wake-up in between, as a virtual clock wants it. On a busy store it would never come to rest.
+    #[cfg(feature = "testing")]
+    pub(crate) fn follow_the_feed(self) -> Self {
+        Self { follow: true, ..self }
     }
 
     /// Never returns; drop it to end it.
     pub async fn run(&self) {
-        tokio::join!(
-            self.every(Duration::from_secs(1), SweepKind::Reap),
-            self.every(Duration::from_secs(1), SweepKind::Promote),
-            self.every(Duration::from_secs(30), SweepKind::Prune),
-            self.tick(),
-        );
-    }
-
-    async fn every(&self, pace: Duration, kind: SweepKind) {
-        loop {
-            match self.store.sweep(Sweep { kind, max: STEP_MAX }).await {
-                Ok(swept) if swept.more => continue,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(?kind, %error, "a sweep failed"),
-            }
-            tokio::time::sleep(pace).await;
-        }
-    }
-
-    async fn tick(&self) {
-        loop {
-            if let Err(error) = self.tick_once().await {
-                tracing::warn!(%error, "schedules could not be looked at");
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    async fn tick_once(&self) -> Result<()> {
-        let ticked = windlass_core::schedule::tick(self.store.as_ref(), STEP_MAX).await?;
-        for (schedule, error) in ticked.failed {
-            tracing::error!(%schedule, %error, "a tick could not be handled");
-        }
-        Ok(())
+        let rounds = Rounds { store: self.store.as_ref(), random: self.random.as_ref(), follow: self.follow };
+        tokio::join!(reap::run(&rounds), promote::run(&rounds), prune::run(&rounds), tick::run(&rounds));
     }
 }
 

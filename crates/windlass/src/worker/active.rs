@@ -1,12 +1,18 @@
 //! The jobs that a worker holds leases on.
 
+use super::health::now;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use tokio::sync::Notify;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use tokio::sync::{MutexGuard, Notify};
+use tokio::time::Instant;
 use windlass_core::id::JobId;
 use windlass_core::job::{Lease, Progress};
+use windlass_core::store::LogLine;
+
+/// The most lines that wait to be passed on; a handler that says more in the meantime is not heard.
+const LINES_WAITING_MAX: usize = 10_000;
 
 /// Why a handler should stop, if it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,24 +43,36 @@ impl Stop {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) lease: Lease,
+    /// Since when it is held, as far as we know.
+    pub(crate) since: Instant,
     stop: AtomicU8,
     stopped: Notify,
+    /// Its handler has ended and its outcome is known.
+    ended: AtomicBool,
     notes: Mutex<Notes>,
+    /// The number that its next log line will have, once it is known.
+    log_place: tokio::sync::Mutex<Option<u64>>,
 }
 
 /// What a handler has said and nobody has passed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) progress: Option<Progress>,
-    pub(crate) lines: Vec<String>,
-    /// Lines passed on before these.
-    pub(crate) lines_sent: u64,
+    pub(crate) lines: Vec<LogLine>,
     pub(crate) outputs: BTreeMap<String, String>,
 }
 
 impl Active {
-    pub(crate) fn new(lease: Lease) -> Self {
-        Self { lease, stop: AtomicU8::new(0), stopped: Notify::new(), notes: Mutex::default() }
+    pub(crate) fn new(lease: Lease, since: Instant) -> Self {
+        Self {
+            lease,
+            since,
+            stop: AtomicU8::new(0),
+            stopped: Notify::new(),
+            ended: AtomicBool::new(false),
+            notes: Mutex::default(),
+            log_place: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Tells the handler to stop; a graver reason takes the place of a lighter one.
@@ -78,6 +96,14 @@ impl Active {
         self.stopped_for(Stop::Cancelled).await;
     }
 
+    /// Returns when it is told that the worker leaves, and for no other reason.
+    pub(crate) async fn left(&self) {
+        self.stopped_for(Stop::Leaving).await;
+        if self.stop() == Stop::Lost {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Returns when it is told so for this reason or a graver one.
     pub(crate) async fn stopped_for(&self, least: Stop) {
         loop {
@@ -96,8 +122,35 @@ impl Active {
         self.notes.lock().progress = Some(progress);
     }
 
-    pub(crate) fn push_log(&self, line: String) {
-        self.notes.lock().lines.push(line);
+    pub(crate) fn push_log(&self, lines: Vec<LogLine>) {
+        let waiting = &mut self.notes.lock().lines;
+        let room = LINES_WAITING_MAX.saturating_sub(waiting.len());
+        if lines.len() > room {
+            tracing::warn!(job = %self.lease.job, lost = lines.len() - room, "it logs faster than its lines are stored");
+        }
+        waiting.extend(lines.into_iter().take(room));
+    }
+
+    pub(crate) async fn log_place(&self) -> MutexGuard<'_, Option<u64>> {
+        self.log_place.lock().await
+    }
+
+    /// `None` while somebody else passes on its lines.
+    pub(crate) fn free_log_place(&self) -> Option<MutexGuard<'_, Option<u64>>> {
+        self.log_place.try_lock().ok()
+    }
+
+    /// Puts lines back that could not be passed on; the newest are lost when there are too many.
+    pub(crate) fn put_back_lines(&self, mut lines: Vec<LogLine>) {
+        let mut notes = self.notes.lock();
+        lines.append(&mut notes.lines);
+        lines.truncate(LINES_WAITING_MAX);
+        notes.lines = lines;
+    }
+
+    /// True when nobody had noted it before.
+    pub(crate) fn note_ended(&self) -> bool {
+        !self.ended.swap(true, Ordering::AcqRel)
     }
 
     pub(crate) fn set_output(&self, name: String, value: String) {
@@ -111,21 +164,48 @@ impl Active {
 
 /// All of them, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Actives(Mutex<HashMap<JobId, Arc<Active>>>);
+pub(crate) struct Actives {
+    all: Mutex<HashMap<JobId, Arc<Active>>>,
+    /// Rings when some come.
+    come: Notify,
+}
 
 impl Actives {
     pub(crate) fn add(&self, leases: impl Iterator<Item = Lease>) {
-        let mut all = self.0.lock();
-        all.extend(leases.map(|lease| (lease.job, Arc::new(Active::new(lease)))));
+        let since = now();
+        let mut all = self.all.lock();
+        for lease in leases {
+            let before = all.insert(lease.job, Arc::new(Active::new(lease, since)));
+            // Its lease ran out and it came back to us: whoever still works on it is too late.
+            if let Some(before) = before.filter(|before| before.lease != lease) {
+                before.tell(Stop::Lost);
+            }
+        }
+        let some = !all.is_empty();
+        drop(all);
+        if some {
+            self.come.notify_one();
+        }
+    }
+
+    /// Returns when some have come since this was last asked. One at a time may wait.
+    pub(crate) async fn come(&self) {
+        self.come.notified().await;
+    }
+
+    /// The one with this lease.
+    pub(crate) fn get_or_add(&self, lease: Lease) -> Arc<Active> {
+        let mut all = self.all.lock();
+        Arc::clone(all.entry(lease.job).or_insert_with(|| Arc::new(Active::new(lease, now()))))
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<Arc<Active>> {
-        self.0.lock().get(&id).cloned()
+        self.all.lock().get(&id).cloned()
     }
 
     /// Removes those that were reported. One that was leased again in the meantime stays.
     pub(crate) fn remove(&self, leases: impl Iterator<Item = Lease>) {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         for lease in leases {
             if all.get(&lease.job).is_some_and(|active| active.lease == lease) {
                 all.remove(&lease.job);
@@ -134,6 +214,6 @@ impl Actives {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Active>> {
-        self.0.lock().values().cloned().collect()
+        self.all.lock().values().cloned().collect()
     }
 }

@@ -1,25 +1,31 @@
 //! Setting a worker up, and running it.
 
 use super::keeper::Keeper;
+use super::keeper_at::{KeeperAt, RunningKeeper};
 use super::pump::Pump;
 use super::{Backoff, Config, Handled, Health, Shared, Stopper};
 use crate::client::Client;
 use crate::context::World;
 use crate::error::JobError;
-use crate::handler::{Handler, route};
+use crate::handler::{BatchHandler, BlockingHandler, Handler, Route, batch_route, blocking_route, route};
 use crate::job::{Job, ms};
 use crate::maintenance::Maintenance;
+use crate::observe::Attempts;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use windlass_core::id::Ids;
 use windlass_core::name::{Kind, Label, Labels, QueueName, WorkerId};
 use windlass_core::random::{Random, StrongRandom};
-use windlass_core::store::Store;
+use windlass_core::store::{Kinds, Store};
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Error, Result};
+
+/// The most slots of a worker.
+const SLOTS_MAX: usize = 100_000;
 
 /// What a worker will be.
 ///
@@ -48,14 +54,21 @@ pub struct WorkerBuilder {
     labels: Vec<String>,
     slots: usize,
     lease: Duration,
-    poll: Duration,
+    pub(super) poll: Duration,
+    pub(super) look: Duration,
     cancel_grace: Duration,
     drain: Duration,
     maintenance: bool,
-    handlers: Vec<(&'static str, Handled, Option<usize>)>,
+    pub(super) handlers: Vec<(&'static str, Handled, Option<usize>)>,
+    /// Outermost first; of one handler, by its place, or of all.
+    #[cfg(feature = "tower")]
+    pub(super) layers: Vec<(Option<usize>, crate::layers::Around)>,
     state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+    /// Something was said of a handler that is not there, or cannot have it.
+    pub(super) wrong: Option<&'static str>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) keeper_at: KeeperAt,
 }
 
 impl WorkerBuilder {
@@ -68,13 +81,18 @@ impl WorkerBuilder {
             slots: 16,
             lease: Duration::from_secs(30),
             poll: Duration::from_secs(1),
+            look: Duration::from_millis(500),
             cancel_grace: Duration::from_secs(5),
             drain: Duration::from_secs(25),
             maintenance: true,
             handlers: Vec::new(),
+            #[cfg(feature = "tower")]
+            layers: Vec::new(),
             state: HashMap::new(),
+            wrong: None,
             clock: Arc::new(SystemClock),
             random: Arc::new(StrongRandom::from_system()),
+            keeper_at: KeeperAt::Thread,
         }
     }
 
@@ -138,18 +156,40 @@ impl WorkerBuilder {
     }
 
     /// Handles a kind of job.
-    pub fn handle<H, Args>(mut self, handler: H) -> Self
+    pub fn handle<H, Args>(self, handler: H) -> Self
     where
         H: Handler<Args>,
     {
-        self.handlers.push((H::Job::KIND, Handled { route: route(handler), backoff: None }, None));
+        self.add(H::Job::KIND, Route::One(route(handler)))
+    }
+
+    /// Handles a kind of job with a plain function that may block its thread: it runs on threads that are kept for this.
+    pub fn handle_blocking<H, Args>(self, handler: H) -> Self
+    where
+        H: BlockingHandler<Args>,
+    {
+        self.add(H::Job::KIND, Route::One(blocking_route(handler)))
+    }
+
+    /// Handles up to `size` jobs of a kind at once: as many as have been claimed and fit into free slots. Each has a slot,
+    /// a lease and an outcome of its own; the strictest timeout of them counts for all.
+    pub fn handle_batch<H, Args>(self, size: usize, handler: H) -> Self
+    where
+        H: BatchHandler<Args>,
+    {
+        self.add(H::Job::KIND, Route::Many { run: batch_route(handler), size })
+    }
+
+    fn add(mut self, kind: &'static str, route: Route) -> Self {
+        self.handlers.push((kind, Handled { route, backoff: None }, None));
         self
     }
 
     /// The kind of the last handler takes at most so many slots.
     pub fn at_most(mut self, jobs: usize) -> Self {
-        if let Some((.., limit)) = self.handlers.last_mut() {
-            *limit = Some(jobs);
+        match self.handlers.last_mut() {
+            Some((.., limit)) => *limit = Some(jobs),
+            None => self.wrong = Some("at_most"),
         }
         self
     }
@@ -157,21 +197,31 @@ impl WorkerBuilder {
     /// How long to wait after an attempt of the last handler's kind failed, for jobs that leave it to their kind
     /// (`RetryPolicy::ByKind`); `None` gives up.
     pub fn backoff(mut self, backoff: impl Fn(u32, &JobError) -> Option<Duration> + Send + Sync + 'static) -> Self {
-        if let Some((_, handled, _)) = self.handlers.last_mut() {
-            handled.backoff = Some(Arc::new(backoff) as Backoff);
+        match self.handlers.last_mut() {
+            Some((_, handled, _)) => handled.backoff = Some(Arc::new(backoff) as Backoff),
+            None => self.wrong = Some("backoff"),
         }
         self
     }
 
     /// Refuses what cannot work.
-    pub fn build(self) -> Result<Worker> {
+    #[cfg_attr(not(feature = "tower"), expect(unused_mut, reason = "layers change it"))]
+    pub fn build(mut self) -> Result<Worker> {
+        #[cfg(feature = "tower")]
+        self.put_layers();
+        if let Some(field) = self.wrong {
+            return Err(Error::invalid(field, "is said before any handler that it could be for; say it after one"));
+        }
         let config = self.config()?;
         let mut handlers = HashMap::new();
-        let mut limits = Vec::new();
+        let (mut limits, mut batches) = (Vec::new(), Vec::new());
         for (name, handled, limit) in self.handlers {
             let kind = Kind::try_from(name)?;
             if let Some(limit) = limit {
-                limits.push((kind.clone(), limit.max(1)));
+                limits.push((kind.clone(), checked_limit(name, limit)?));
+            }
+            if let Route::Many { size, .. } = handled.route {
+                batches.push((kind.clone(), checked_batch(name, size, config.slots)?));
             }
             if handlers.insert(kind, handled).is_some() {
                 return Err(Error::invalid(
@@ -183,19 +233,35 @@ impl WorkerBuilder {
         if handlers.is_empty() {
             return Err(Error::invalid("handler", "there is none; a worker needs at least one"));
         }
-        let world = Arc::new(World { client: Client::new(Arc::clone(&self.store)), state: self.state });
-        let (store, clock, random) = (self.store, self.clock, self.random);
-        let parts = Parts { store, config, handlers, limits, world, clock, random };
-        Ok(Worker { parts, maintenance: self.maintenance, stopper: Stopper::new() })
+        let kinds = Kinds::Only(handlers.keys().cloned().collect());
+        // What the store would refuse at every claim is refused now.
+        config.claim(0, config.queues.iter().map(|(name, _)| name.clone()).collect(), kinds, 1).check()?;
+        let (store, state, clock, random) = (self.store, self.state, self.clock, self.random);
+        let parts = Parts { store, config, handlers, limits, batches, state, clock, random };
+        let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
+        Ok(Worker { parts, maintenance, keeper_at, stopper, health: Health::default() })
     }
 
-    fn config(&self) -> Result<Config> {
-        if self.slots == 0 {
-            return Err(Error::invalid("slots", "is 0; a worker needs at least one"));
+    pub(super) fn config(&self) -> Result<Config> {
+        match self.slots {
+            0 => return Err(Error::invalid("slots", "is 0; a worker needs at least one")),
+            1..=SLOTS_MAX => {}
+            slots => return Err(Error::limit("slots", SLOTS_MAX as u64, slots as u64)),
         }
         let queues = if self.queues.is_empty() { vec![("default".to_owned(), 1)] } else { self.queues.clone() };
         let queues: Result<Vec<(QueueName, u32)>> =
             queues.into_iter().map(|(name, weight)| Ok((QueueName::new(name)?, weight))).collect();
+        let queues = queues?;
+        let twice = queues.iter().enumerate().find(|(at, (name, _))| queues[..*at].iter().any(|(n, _)| n == name));
+        if let Some((_, (name, _))) = twice {
+            return Err(Error::invalid("queues", format!("`{name}` is named twice")));
+        }
+        if let Some((name, _)) = queues.iter().find(|(_, weight)| *weight == 0) {
+            return Err(Error::invalid(
+                "weight",
+                format!("is 0 for the queue `{name}`; give 1 or more, or leave it out"),
+            ));
+        }
         let labels: Result<Vec<Label>> = self.labels.iter().map(|label| Label::new(label.as_str())).collect();
         let about = format!("pid {}, windlass {}", std::process::id(), env!("CARGO_PKG_VERSION"));
         let id = match &self.id {
@@ -204,15 +270,34 @@ impl WorkerBuilder {
         };
         Ok(Config {
             id: WorkerId::new(id)?,
-            queues: queues?,
+            queues,
             labels: Labels::new(labels?),
             slots: self.slots,
             lease_ms: ms(self.lease),
             poll: self.poll,
+            look: self.look,
             cancel_grace: self.cancel_grace,
             drain: self.drain,
             about,
         })
+    }
+}
+
+fn checked_limit(kind: &str, limit: usize) -> Result<usize> {
+    match limit {
+        0 => Err(Error::invalid("at_most", format!("is 0 for `{kind}`; leave its handler out, or pause the kind"))),
+        limit => Ok(limit),
+    }
+}
+
+fn checked_batch(kind: &str, size: usize, slots: usize) -> Result<usize> {
+    match size {
+        0 => Err(Error::invalid("batch", format!("is 0 for `{kind}`; give at least 1"))),
+        size if size > slots => Err(Error::invalid(
+            "batch",
+            format!("is {size} for `{kind}`, and the worker has {slots} slots: each job of a batch needs one"),
+        )),
+        size => Ok(size),
     }
 }
 
@@ -236,7 +321,8 @@ struct Parts {
     config: Config,
     handlers: HashMap<Kind, Handled>,
     limits: Vec<(Kind, usize)>,
-    world: Arc<World>,
+    batches: Vec<(Kind, usize)>,
+    state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -245,7 +331,9 @@ struct Parts {
 pub struct Worker {
     parts: Parts,
     maintenance: bool,
+    keeper_at: KeeperAt,
     stopper: Stopper,
+    health: Health,
 }
 
 impl Worker {
@@ -259,42 +347,79 @@ impl Worker {
         self.stopper.clone()
     }
 
+    /// How it is: for a readiness probe.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
     /// Runs until SIGTERM or SIGINT, drains, and returns; a second signal ends it at once.
+    ///
+    /// This is for programs that end with their worker. When handlers block their threads and do not let go, their jobs
+    /// are given back and the process is ended here, with exit code 1: otherwise it would hang for as long as they do.
     pub async fn run(self) -> Result<()> {
-        let stopper = self.stopper();
+        let (stopper, health) = (self.stopper(), self.health());
         let signals = signals(stopper)?;
-        tokio::select! {
+        let done = tokio::select! {
             done = self.run_until_stopped() => done,
             never = signals => never,
+        };
+        match health.stuck() {
+            0 => done,
+            stuck => {
+                tracing::error!(stuck, "handlers still block their threads; the process ends without them");
+                std::process::exit(1)
+            }
         }
     }
 
-    /// Runs until its [`Stopper`] says so.
+    /// Runs until its [`Stopper`] says so. [`Health::stuck`] says how many handlers it had to leave behind.
     pub async fn run_until_stopped(self) -> Result<()> {
-        let Parts { store, config, handlers, limits, world, clock, random } = self.parts;
+        let Parts { store, config, handlers, limits, batches, state, clock, random } = self.parts;
         let (ended, ends) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Handle::current();
+        let world = Arc::new(World {
+            client: Client::with(Arc::clone(&store), Ids::new(Arc::clone(&clock), Arc::clone(&random))),
+            state,
+            clock,
+            attempts: Attempts::new(),
+            pool: self.keeper_at.pool(config.slots, runtime.clone()),
+        });
         let shared = Arc::new(Shared {
             store,
             config,
             handlers,
             limits,
+            batches,
             actives: super::active::Actives::default(),
             world,
             ended,
-            runtime: tokio::runtime::Handle::current(),
-            clock,
+            runners: super::runners::Runners::new(&runtime),
+            runtime,
             random,
-            health: Health::default(),
+            health: self.health,
         });
-        let keeper = KeeperThread::start(Keeper::new(Arc::clone(&shared)))?;
-        let maintenance = self.maintenance.then(|| Maintenance::new(Arc::clone(&shared.store)));
+        let mut keeper = RunningKeeper::start(Keeper::new(Arc::clone(&shared)), self.keeper_at)?;
+        let maintenance = self.maintenance.then(|| {
+            let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
+            self.keeper_at.pace(maintenance)
+        });
         let pump = Pump::new(Arc::clone(&shared), ends).run(self.stopper.watch(shared.config.drain));
-        match maintenance {
-            Some(maintenance) => tokio::select! {
-                () = pump => {}
-                () = maintenance.run() => {}
-            },
-            None => pump.await,
+        let maintenance = async {
+            match maintenance {
+                Some(maintenance) => maintenance.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(pump);
+        tokio::select! {
+            () = &mut pump => {}
+            () = maintenance => {}
+            () = keeper.lost() => {
+                // Leases would run out under its hands, and nobody would know.
+                self.stopper.stop_now();
+                pump.await;
+                return Err(Error::Unavailable { reason: "the thread that renews the leases has ended".to_owned() });
+            }
         }
         keeper.end().await;
         Ok(())
@@ -304,35 +429,6 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("config", &self.parts.config).finish_non_exhaustive()
-    }
-}
-
-/// The keeper, on its thread.
-struct KeeperThread {
-    end: oneshot::Sender<()>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl KeeperThread {
-    fn start(keeper: Keeper) -> Result<Self> {
-        let (end, ending) = oneshot::channel();
-        let (done, ended) = oneshot::channel();
-        let failed =
-            |error: std::io::Error| Error::Unavailable { reason: format!("no thread could be started: {error}") };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let run = move || {
-            runtime.block_on(keeper.run(ending));
-            // Whoever ran the worker may be gone.
-            let _ = done.send(());
-        };
-        std::thread::Builder::new().name("windlass-keeper".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Self { end, ended })
-    }
-
-    async fn end(self) {
-        // A thread that has ended needs no telling.
-        let _ = self.end.send(());
-        let _ = self.ended.await;
     }
 }
 

@@ -1,53 +1,153 @@
 //! One job, from its start to its outcome: resolve the handler, run it under its limits, say what became of it.
 
 use super::active::{Active, Stop};
+use super::lines::pass_on_last;
 use super::{Handled, Shared};
 use crate::context::Ctx;
-use crate::error::{JobError, Then};
+use crate::error::{JobError, Then, words_of};
+use crate::handler::{Returned, Route};
 use crate::job::ms;
+use crate::observe::Attempt;
 use futures::FutureExt;
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::job::{Failure, FailureClass, Lease, Retry};
-use windlass_core::payload::Payload;
-use windlass_core::retry::RetryAdvice;
-use windlass_core::store::{ClaimedJob, LogAppend, LogLine, LogStream, Outcome, OutcomeKind};
+use windlass_core::job::{Failure, FailureClass, Retry};
+use windlass_core::retry::{RETRY_DELAY_MS_MAX, RetryAdvice};
+use windlass_core::store::{ClaimedJob, Outcome, OutcomeKind};
 use windlass_core::time::Timestamp;
 
+/// When the kind should say how long to wait, and does not.
+const BY_DEFAULT: Retry = Retry::AfterMs(1_000);
+
 /// How a handler ended.
-enum End {
-    Returned(Result<Option<Payload>, JobError>),
+enum End<T> {
+    Returned(T),
     Panicked(String),
     TimedOut(Duration),
     Stopped,
 }
 
+/// A claimed job and what is known about it while it is active.
+pub(super) type Started = (ClaimedJob, Arc<Active>);
+
 /// Runs one job and sends its outcome, whatever happens.
-pub(super) async fn execute(shared: Arc<Shared>, job: ClaimedJob, active: Arc<Active>) {
-    let report =
-        Report { shared: &shared, lease: job.lease, kind_at: shared.limited_kind(&job.spec.kind), sent: false };
+pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
+    let report = Report::new(&shared, &job, &active);
     let Some(handled) = shared.handlers.get(&job.spec.kind) else {
         // It was claimed for somebody else's handler; claims ask only for kinds that have one.
         return report.send(Some(OutcomeKind::Release { started: false }));
     };
+    let Route::One(route) = &handled.route else {
+        // The pump hands batches to `execute_many`.
+        return report.send(Some(OutcomeKind::Release { started: false }));
+    };
+    if active.is_stopped() {
+        return report.send(unbegun(&active));
+    }
     let job = Arc::new(job);
     let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world) };
-    let end = run(handled, ctx, &shared, &active).await;
+    let limit = job.spec.timeout_ms.map(Duration::from_millis);
+    let stopped = async {
+        active.stopped().await;
+        // Told to stop, a handler has a moment to do it by itself.
+        tokio::select! {
+            () = active.stopped_for(Stop::Leaving) => {}
+            () = tokio::time::sleep(shared.config.cancel_grace) => {}
+        }
+    };
+    let attempt = shared.world.attempts.begin(&job);
+    let end = caught(attempt.scope(run(async { route(ctx).await }, limit, stopped))).await;
     let kind = outcome(&shared, handled, &job, &active, end);
+    attempt.end(kind.as_ref());
     if kind.is_some() {
-        pass_on_lines(&shared, &active).await;
+        pass_on_last(&shared, &active).await;
     }
     report.send(kind);
 }
 
-/// Runs the handler until it returns, panics, takes too long, or has been told to stop and does not.
-async fn run(handled: &Handled, ctx: Ctx, shared: &Shared, active: &Active) -> End {
-    let limit = ctx.job.spec.timeout_ms.map(Duration::from_millis);
-    let returned = AssertUnwindSafe(async { (handled.route)(ctx).await }).catch_unwind();
+/// What the store is told of a job that was cancelled or lost before its handler was called.
+fn unbegun(active: &Active) -> Option<OutcomeKind> {
+    (active.stop() != Stop::Lost).then_some(OutcomeKind::Release { started: false })
+}
+
+/// Runs several jobs of one kind together and sends the outcome of each, whatever happens.
+pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
+    let (stopped, started): (Vec<Started>, _) = started.into_iter().partition(|(_, active)| active.is_stopped());
+    for (job, active) in &stopped {
+        Report::new(&shared, job, active).send(unbegun(active));
+    }
+    if started.is_empty() {
+        return;
+    }
+    let reports: Vec<Report<'_>> = started.iter().map(|(job, active)| Report::new(&shared, job, active)).collect();
+    let handled = started.first().and_then(|(job, _)| shared.handlers.get(&job.spec.kind));
+    let Some((handled, Route::Many { run: route, .. })) = handled.map(|handled| (handled, &handled.route)) else {
+        return reports.into_iter().for_each(|report| report.send(Some(OutcomeKind::Release { started: false })));
+    };
+    let jobs: Vec<(Arc<ClaimedJob>, &Arc<Active>)> =
+        started.iter().map(|(job, active)| (Arc::new(job.clone()), active)).collect();
+    let ctx = |(job, active): &(Arc<ClaimedJob>, &Arc<Active>)| Ctx {
+        job: Arc::clone(job),
+        active: Arc::clone(active),
+        world: Arc::clone(&shared.world),
+    };
+    let contexts = jobs.iter().map(ctx).collect();
+    // The strictest of them counts for all.
+    let limit = jobs.iter().filter_map(|(job, _)| job.spec.timeout_ms).min().map(Duration::from_millis);
+    let stopped = async {
+        // A worker that leaves concerns all of them; that one is cancelled or lost does not concern the others.
+        let leaving = futures::future::select_all(jobs.iter().map(|(_, active)| Box::pin(active.left())));
+        let all = async {
+            futures::future::join_all(jobs.iter().map(|(_, active)| active.stopped())).await;
+            tokio::time::sleep(shared.config.cancel_grace).await;
+        };
+        tokio::select! {
+            _ = leaving => {}
+            () = all => {}
+        }
+    };
+    let attempts: Vec<Attempt> = jobs.iter().map(|(job, _)| shared.world.attempts.begin(job)).collect();
+    let handler = run(async { route(contexts).await }, limit, stopped);
+    // They share a span; it cannot be but that of one of them.
+    let end = match attempts.first() {
+        Some(attempt) => caught(attempt.scope(handler)).await,
+        None => caught(handler).await,
+    };
+    let ends = apart(end, jobs.len()).into_iter().zip(attempts);
+    for (((job, active), report), (end, attempt)) in jobs.iter().zip(reports).zip(ends) {
+        let kind = outcome(&shared, handled, job, active, end);
+        attempt.end(kind.as_ref());
+        if kind.is_some() {
+            pass_on_last(&shared, active).await;
+        }
+        report.send(kind);
+    }
+}
+
+/// A handler that has ended otherwise may panic as it is dropped.
+async fn caught<T>(end: impl Future<Output = End<T>>) -> End<T> {
+    AssertUnwindSafe(end).catch_unwind().await.unwrap_or_else(|panic| End::Panicked(words_of(panic.as_ref())))
+}
+
+/// The end of each job of a batch.
+fn apart(end: End<Vec<Returned>>, jobs: usize) -> Vec<End<Returned>> {
+    match end {
+        End::Returned(answers) => answers.into_iter().map(End::Returned).collect(),
+        End::Panicked(words) => (0..jobs).map(|_| End::Panicked(words.clone())).collect(),
+        End::TimedOut(limit) => (0..jobs).map(|_| End::TimedOut(limit)).collect(),
+        End::Stopped => (0..jobs).map(|_| End::Stopped).collect(),
+    }
+}
+
+/// Runs a handler until it returns, panics, takes too long, or has been told to stop and does not.
+async fn run<T>(
+    handler: impl Future<Output = T>,
+    limit: Option<Duration>,
+    stopped: impl Future<Output = ()>,
+) -> End<T> {
     let returned = async {
-        match returned.await {
+        match AssertUnwindSafe(handler).catch_unwind().await {
             Ok(result) => End::Returned(result),
             Err(panic) => End::Panicked(words_of(panic.as_ref())),
         }
@@ -58,14 +158,6 @@ async fn run(handled: &Handled, ctx: Ctx, shared: &Shared, active: &Active) -> E
             None => std::future::pending().await,
         }
     };
-    // Told to stop, a handler has a moment to do it by itself.
-    let stopped = async {
-        active.stopped().await;
-        tokio::select! {
-            () = active.stopped_for(Stop::Leaving) => {}
-            () = tokio::time::sleep(shared.config.cancel_grace) => {}
-        }
-    };
     tokio::select! {
         biased;
         end = returned => end,
@@ -74,26 +166,31 @@ async fn run(handled: &Handled, ctx: Ctx, shared: &Shared, active: &Active) -> E
     }
 }
 
-/// What a panic said.
-fn words_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked without words".to_owned())
-}
-
 /// What the store is told; nothing when the lease is lost.
-fn outcome(shared: &Shared, handled: &Handled, job: &ClaimedJob, active: &Active, end: End) -> Option<OutcomeKind> {
+fn outcome(
+    shared: &Shared,
+    handled: &Handled,
+    job: &ClaimedJob,
+    active: &Active,
+    end: End<Returned>,
+) -> Option<OutcomeKind> {
     let fail = |class, message: String, retry| {
         let failure = Failure { class, message, attempt: job.lease.attempt, at: Timestamp::from_ms(0) };
         Some(OutcomeKind::Fail { failure, retry })
     };
     let by_policy = |error: &JobError| retry_of(shared, handled, job, error);
-    match (end, active.stop()) {
+    let stop = active.stop();
+    if !matches!(end, End::Returned(_)) {
+        // Whatever the handler has left running, a thread perhaps, learns that nobody waits for it.
+        active.tell(Stop::Lost);
+    }
+    match (end, stop) {
         (_, Stop::Lost) => None,
         (End::Returned(Ok(result)), _) => {
             let outputs = std::mem::take(&mut active.notes().outputs);
             Some(OutcomeKind::Complete { result, outputs })
         }
-        (End::Returned(Err(error)), _) => fail(FailureClass::Error, error.to_string(), by_policy(&error)),
+        (End::Returned(Err(error)), _) => fail(error.class(), error.to_string(), by_policy(&error)),
         (End::Panicked(words), _) => {
             let retry = by_policy(&JobError::new(&words));
             fail(FailureClass::Panic, words, retry)
@@ -109,60 +206,51 @@ fn outcome(shared: &Shared, handled: &Handled, job: &ClaimedJob, active: &Active
 }
 
 fn retry_of(shared: &Shared, handled: &Handled, job: &ClaimedJob, error: &JobError) -> Retry {
+    let after = |delay| Retry::AfterMs(ms(delay).min(RETRY_DELAY_MS_MAX));
     match error.then() {
         Then::Never => Retry::Never,
-        Then::After(delay) => Retry::AfterMs(ms(delay)),
+        Then::After(delay) => after(delay),
         Then::Policy => match job.spec.retry.advise(job.lease.attempt, shared.random.next_u64()) {
             RetryAdvice::AfterMs(ms) => Retry::AfterMs(ms),
             RetryAdvice::Never => Retry::Never,
             RetryAdvice::AskKind => match &handled.backoff {
                 Some(backoff) => {
-                    backoff(job.lease.attempt, error).map_or(Retry::Never, |delay| Retry::AfterMs(ms(delay)))
+                    let asked = catch_unwind(AssertUnwindSafe(|| backoff(job.lease.attempt, error)));
+                    asked.map_or(BY_DEFAULT, |delay| delay.map_or(Retry::Never, after))
                 }
-                None => Retry::AfterMs(1_000),
+                None => BY_DEFAULT,
             },
         },
-    }
-}
-
-/// Passes on what a handler has logged. A line that the store refuses is not worth the job.
-pub(super) async fn pass_on_lines(shared: &Shared, active: &Active) {
-    let (first, lines) = {
-        let mut notes = active.notes();
-        if notes.lines.is_empty() {
-            return;
-        }
-        let first = notes.lines_sent;
-        let lines = std::mem::take(&mut notes.lines);
-        notes.lines_sent += lines.len() as u64;
-        (first, lines)
-    };
-    let at = shared.clock.now();
-    let lines = lines.into_iter().map(|text| LogLine { at, stream: LogStream::Log, text: text.into() }).collect();
-    let append = LogAppend { lease: active.lease, first, lines };
-    if let Err(error) = shared.store.append_logs(vec![append]).await {
-        tracing::warn!(job = %active.lease.job, %error, "log lines were lost");
     }
 }
 
 /// Sends what became of a job exactly once, also when its task is dropped.
 struct Report<'a> {
     shared: &'a Shared,
-    lease: Lease,
+    active: Arc<Active>,
     kind_at: Option<usize>,
     sent: bool,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    fn new(shared: &'a Shared, job: &ClaimedJob, active: &Arc<Active>) -> Self {
+        Self { shared, active: Arc::clone(active), kind_at: shared.limited_kind(&job.spec.kind), sent: false }
+    }
+
     fn send(mut self, kind: Option<OutcomeKind>) {
         self.tell(kind);
     }
 
     fn tell(&mut self, kind: Option<OutcomeKind>) {
         self.sent = true;
-        let outcome = kind.map(|kind| Outcome { lease: self.lease, kind });
+        if !self.active.note_ended() {
+            // The worker has not waited for it, and has given the job back.
+            return;
+        }
+        let lease = self.active.lease;
+        let outcome = kind.map(|kind| Outcome { lease, kind });
         // The worker may have gone without waiting for it.
-        let _ = self.shared.ended.send(super::Ended { lease: self.lease, outcome, kind_at: self.kind_at });
+        let _ = self.shared.ended.send(super::Ended { lease, outcome, kind_at: self.kind_at });
     }
 }
 

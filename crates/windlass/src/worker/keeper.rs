@@ -3,41 +3,59 @@
 
 use super::Shared;
 use super::active::{Active, Stop};
-use super::execute::pass_on_lines;
+use super::health::now;
+use super::lines::pass_on;
+use super::stop::LAST_WORDS;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::store::{BATCH_MAX, Beat, Kinds, RenewRequest, Renewal};
 
-/// How soon a cancelled job is told, and progress and lines are passed on.
-const LOOK: Duration = Duration::from_millis(500);
-/// A worker that was not heard of for so long counts as dead.
-const TTL_MS: u64 = 60_000;
+/// A worker that has jobs and was not heard of for two leases counts as dead, within these bounds.
+const TTL_MS: std::ops::RangeInclusive<u64> = 10_000..=60_000;
+/// One that has none may be silent for longer, so that it does not wake the disk: it is heard of once a minute.
+const IDLE_TTL_MS: u64 = 3 * 60_000;
+/// How long a keeper without jobs does nothing.
+const REST: Duration = Duration::from_millis(IDLE_TTL_MS / 3);
 
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    /// Milliseconds after which each lease has to be renewed, by our clock.
-    renewed_at: HashMap<JobId, i64>,
-    beat_at: i64,
+    /// When each lease was last renewed; `None` when it should have been and was not.
+    renewed_at: HashMap<JobId, Option<Instant>>,
+    beat_at: Option<Instant>,
+    /// How many jobs the last beat told of; `None` when it did not get through.
+    told_running: Option<usize>,
 }
 
 impl Keeper {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, renewed_at: HashMap::new(), beat_at: i64::MIN }
+        Self { shared, renewed_at: HashMap::new(), beat_at: None, told_running: None }
     }
 
     /// Runs until the worker ends.
     pub(super) async fn run(mut self, mut end: oneshot::Receiver<()>) {
         let third = Duration::from_millis(self.shared.config.lease_ms / 3);
-        loop {
-            self.look().await;
-            tokio::select! {
-                _ = &mut end => return self.leave().await,
-                () = tokio::time::sleep(LOOK.min(third / 2)) => {}
+        let looks = async {
+            loop {
+                self.look().await;
+                if self.told_running == Some(0) {
+                    // Nobody needs it before the next beat, or before a job has come.
+                    let _ = tokio::time::timeout(REST, self.shared.actives.come()).await;
+                }
+                tokio::time::sleep(self.shared.config.look.min(third / 2)).await;
             }
+        };
+        tokio::select! {
+            _ = &mut end => {}
+            () = looks => {}
+        }
+        // A store that does not answer must not keep the worker.
+        if tokio::time::timeout(LAST_WORDS, self.leave()).await.is_err() {
+            tracing::warn!("the store does not hear that this worker leaves");
         }
     }
 
@@ -49,23 +67,20 @@ impl Keeper {
             return;
         }
         self.renew(&actives).await;
-        for active in &actives {
-            pass_on_lines(&self.shared, active).await;
-        }
+        pass_on(&self.shared, &actives).await;
     }
 
     async fn renew(&mut self, actives: &[Arc<Active>]) {
-        let now = self.shared.clock.now().as_ms();
-        let third = i64::try_from(self.shared.config.lease_ms / 3).unwrap_or(i64::MAX);
+        let now = now();
+        let third = Duration::from_millis(self.shared.config.lease_ms / 3);
         let mut known = HashMap::with_capacity(actives.len());
         let mut asked = Vec::new();
         for active in actives {
             let id = active.lease.job;
-            // One that is new has a whole lease before it.
-            let renewed_at = self.renewed_at.get(&id).copied().unwrap_or(now);
-            let due = now.saturating_sub(renewed_at) >= third;
+            let renewed_at = self.renewed_at.get(&id).copied().unwrap_or(Some(active.since));
+            let due = renewed_at.is_none_or(|at| now.duration_since(at) >= third);
             let progress = active.notes().progress.take();
-            known.insert(id, if due { now } else { renewed_at });
+            known.insert(id, if due { Some(now) } else { renewed_at });
             if due || progress.is_some() {
                 let lease_ms = due.then_some(self.shared.config.lease_ms);
                 asked.push((Arc::clone(active), Renewal { lease: active.lease, lease_ms, progress }));
@@ -86,7 +101,11 @@ impl Keeper {
                         Ok(renewed) if renewed.cancel_requested => active.tell(Stop::Cancelled),
                         Ok(_) => {}
                         Err(Error::LeaseLost | Error::NotFound { .. }) => active.tell(Stop::Lost),
-                        Err(error) => tracing::warn!(job = %active.lease.job, %error, "its lease could not be renewed"),
+                        Err(error) => {
+                            tracing::warn!(job = %active.lease.job, %error, "its lease could not be renewed");
+                            // The next look asks again, without what may have been refused with it.
+                            self.renewed_at.insert(active.lease.job, None);
+                        }
                     }
                 }
             }
@@ -94,7 +113,7 @@ impl Keeper {
                 tracing::warn!(%error, "leases could not be renewed; it is tried again at once");
                 // As if they had never been renewed: the next look asks again.
                 for (active, renewal) in asked {
-                    self.renewed_at.insert(active.lease.job, i64::MIN);
+                    self.renewed_at.insert(active.lease.job, None);
                     let mut notes = active.notes();
                     if notes.progress.is_none() {
                         notes.progress.clone_from(&renewal.progress);
@@ -106,9 +125,10 @@ impl Keeper {
 
     /// Says that the worker lives: often while jobs may be cancelled, rarely while it has none.
     async fn beat(&mut self, running: usize) {
-        let now = self.shared.clock.now().as_ms();
-        let rarely = i64::try_from(TTL_MS / 3).unwrap_or(i64::MAX);
-        if running == 0 && now.saturating_sub(self.beat_at) < rarely {
+        let now = now();
+        let rarely = Duration::from_millis(IDLE_TTL_MS / 3);
+        let recent = self.beat_at.is_some_and(|at| now.duration_since(at) < rarely);
+        if running == 0 && self.told_running == Some(0) && recent {
             return;
         }
         let config = &self.shared.config;
@@ -120,19 +140,23 @@ impl Keeper {
             slots: u32::try_from(config.slots).unwrap_or(u32::MAX),
             running: u32::try_from(running).unwrap_or(u32::MAX),
             about: config.about.clone(),
-            ttl_ms: TTL_MS,
+            ttl_ms: if running == 0 { IDLE_TTL_MS } else { busy_ttl_ms(config.lease_ms) },
         };
         match self.shared.store.heartbeat(beat).await {
             Ok(answer) => {
-                self.beat_at = now;
-                self.shared.note_answer();
+                self.beat_at = Some(now);
+                self.shared.health.note_heard();
+                self.told_running = Some(running);
                 for id in answer.cancelled {
                     if let Some(active) = self.shared.actives.get(id) {
                         active.tell(Stop::Cancelled);
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "the store does not hear that this worker lives"),
+            Err(error) => {
+                self.told_running = None;
+                tracing::warn!(%error, "the store does not hear that this worker lives");
+            }
         }
     }
 
@@ -141,4 +165,8 @@ impl Keeper {
             tracing::warn!(%error, "the store does not hear that this worker leaves");
         }
     }
+}
+
+fn busy_ttl_ms(lease_ms: u64) -> u64 {
+    lease_ms.saturating_mul(2).clamp(*TTL_MS.start(), *TTL_MS.end())
 }

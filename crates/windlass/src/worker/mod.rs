@@ -1,15 +1,24 @@
 //! Workers: claim, run, renew, report.
 //!
-//! A worker is a pump (one task: claims ahead, starts jobs, reports), a task for each job, and a keeper on a thread of its
+//! A worker is a pump (one task: claims ahead, starts jobs, reports), runners that take the jobs, and a keeper on a thread of its
 //! own that renews the leases. So a handler that blocks its thread loses no lease, and one that panics, hangs or is
-//! cancelled concerns nobody else. What it trusts: the store's answers, and its own clock for nothing but waiting.
+//! cancelled concerns nobody else. Handlers that block on purpose have threads of their own. What it trusts: the store's
+//! answers, and its own clock for nothing but waiting.
 
 mod active;
 mod builder;
 mod execute;
+mod health;
 mod keeper;
+mod keeper_at;
+#[cfg(feature = "tower")]
+mod layering;
+mod lines;
+mod pool;
 mod pump;
+mod runners;
 mod stop;
+mod turns;
 
 use crate::context::World;
 use crate::error::JobError;
@@ -17,18 +26,24 @@ use crate::handler::Route;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use windlass_core::job::Lease;
 use windlass_core::name::{Kind, Labels, QueueName, WorkerId};
 use windlass_core::random::Random;
-use windlass_core::store::{Outcome, Store};
-use windlass_core::time::Clock;
+use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 
 pub(crate) use active::Active;
+#[cfg(feature = "testing")]
+pub(crate) use active::Stop;
 pub use builder::{Worker, WorkerBuilder};
-use stop::StopWatch;
+pub use health::Health;
+#[cfg(feature = "testing")]
+pub(crate) use health::now;
+#[cfg(feature = "testing")]
+pub(crate) use keeper_at::Bench;
+pub(crate) use lines::lines_of;
+pub(crate) use pool::Pool;
 pub use stop::Stopper;
 
 /// How a worker is set.
@@ -40,9 +55,18 @@ pub(crate) struct Config {
     pub(crate) slots: usize,
     pub(crate) lease_ms: u64,
     pub(crate) poll: Duration,
+    /// How soon a cancelled job is told, and progress and lines are passed on.
+    pub(crate) look: Duration,
     pub(crate) cancel_grace: Duration,
     pub(crate) drain: Duration,
     pub(crate) about: String,
+}
+
+impl Config {
+    fn claim(&self, request_id: u64, queues: Vec<QueueName>, kinds: Kinds, max: u32) -> ClaimRequest {
+        let (worker, labels, lease_ms) = (self.id.clone(), self.labels.clone(), self.lease_ms);
+        ClaimRequest { worker, request_id, queues, kinds, labels, max, lease_ms }
+    }
 }
 
 /// A handler and how it is treated.
@@ -70,20 +94,15 @@ pub(crate) struct Shared {
     pub(crate) handlers: HashMap<Kind, Handled>,
     /// Kinds that may not fill all slots, and how many they may.
     pub(crate) limits: Vec<(Kind, usize)>,
+    /// Kinds whose jobs are handled together, and how many at once.
+    pub(crate) batches: Vec<(Kind, usize)>,
     pub(crate) actives: active::Actives,
     pub(crate) world: Arc<World>,
     pub(crate) ended: UnboundedSender<Ended>,
     pub(crate) runtime: tokio::runtime::Handle,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) runners: runners::Runners,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) health: Health,
-}
-
-/// What a worker tells about itself.
-#[derive(Debug, Default)]
-pub(crate) struct Health {
-    /// When the store last answered, in milliseconds; 0 when it never has.
-    answered_at_ms: AtomicI64,
 }
 
 impl Shared {
@@ -91,8 +110,8 @@ impl Shared {
         self.limits.iter().position(|(limited, _)| limited == kind)
     }
 
-    fn note_answer(&self) {
-        self.health.answered_at_ms.store(self.clock.now().as_ms(), Ordering::Relaxed);
+    fn batch_size(&self, kind: &Kind) -> Option<usize> {
+        self.batches.iter().find(|(batched, _)| batched == kind).map(|(_, size)| *size)
     }
 
     /// From 0 to 1.

@@ -2,10 +2,15 @@
 //!
 //! At most one call to the store is under way. Whatever ends meanwhile is reported with the next one, so that the busier
 //! a worker is, the fewer calls a job costs. When a call fails, it is repeated as it was: the store recognises a claim by
-//! its request id and an outcome by its token.
+//! its request id and an outcome by its token. A call that the store refuses for good is taken apart, so that one bad
+//! outcome does not hold up the others.
 
 use super::active::Stop;
-use super::execute::execute;
+use super::execute::Started;
+use super::health::now;
+use super::runners::{self, Start};
+use super::stop::{Haste, StopWatch};
+use super::turns::Turns;
 use super::{Ended, Shared};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,17 +18,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use windlass_core::job::{Lease, Retry};
-use windlass_core::name::QueueName;
+use windlass_core::name::Kind;
 use windlass_core::store::{
-    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, ReportRequest, Reported, WaitFor, WorkMark,
+    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WaitFor,
+    WorkMark,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
-/// The longest wait between two tries while the store is away.
+/// The longest wait between two tries while the store is away: with its jitter, well below the five seconds within which
+/// a worker claims again.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Longer than any poll.
+const POLL_MS_MAX: u64 = 60_000;
+/// How long jobs may stand still before they get another runner.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
 
 pub(super) struct Pump {
     shared: Arc<Shared>,
@@ -31,16 +43,28 @@ pub(super) struct Pump {
     /// Claimed, and not started.
     ahead: VecDeque<ClaimedJob>,
     running: usize,
-    /// Running jobs of each kind that has a limit.
-    per_kind: Vec<usize>,
+    /// Of each kind that has a limit.
+    limited: Vec<Limited>,
     outcomes: Vec<Outcome>,
+    /// So many of the next outcomes go one by one, because the store refused them together.
+    singly: usize,
     request_id: u64,
     /// A claim whose answer is not known yet; it has to be repeated as it was.
     claim: Option<ClaimRequest>,
+    /// Its answer was lost: it may have been applied.
+    claim_lost: bool,
     turns: Turns,
     seen: Seen,
     backoff: Duration,
-    leaving: bool,
+    haste: Haste,
+}
+
+/// Jobs of a kind that has a limit.
+#[derive(Clone, Copy, Default)]
+struct Limited {
+    running: usize,
+    /// Those and the ones at hand.
+    held: usize,
 }
 
 /// What the last claim has told.
@@ -50,6 +74,8 @@ struct Seen {
     dry: bool,
     mark: WorkMark,
     next_at: Option<Timestamp>,
+    /// When to look again in any case.
+    poll_at: Option<Instant>,
 }
 
 /// A call that is under way, and what it is about.
@@ -62,41 +88,62 @@ struct Answered {
 
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, ended: UnboundedReceiver<Ended>) -> Self {
-        let per_kind = vec![0; shared.limits.len()];
+        let limited = vec![Limited::default(); shared.limits.len()];
+        // Rises from one start of a worker to the next, so that one that keeps its id is not taken for its past.
+        let started_ms = u64::try_from(shared.world.clock.now().as_ms()).unwrap_or(0);
         let turns = Turns::new(&shared.config.queues);
         Self {
             shared,
             ended,
             ahead: VecDeque::new(),
             running: 0,
-            per_kind,
+            limited,
             outcomes: Vec::new(),
-            request_id: 0,
+            singly: 0,
+            request_id: started_ms << 20,
             claim: None,
+            claim_lost: false,
             turns,
             seen: Seen::default(),
             backoff: BACKOFF_MIN,
-            leaving: false,
+            haste: Haste::No,
         }
     }
 
     /// Runs until `stop` says so, then until the jobs that were started have ended or `stop` says to give them up.
-    pub(super) async fn run(mut self, mut stop: super::StopWatch) {
+    pub(super) async fn run(mut self, mut stop: StopWatch) {
         let mut call: Option<Call> = None;
         let mut ended = Vec::with_capacity(256);
         let mut pause: Option<std::pin::Pin<Box<tokio::time::Sleep>>> = None;
+        let mut looks = tokio::time::interval(LOOK_AFTER);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            self.start_what_may();
-            if call.is_none() && pause.is_none() {
-                call = self.next_call();
+            if call.is_none()
+                && pause.is_none()
+                && let Some(mut next) = self.next_call()
+            {
+                // Sent off before jobs are started, so that the store works while we do.
+                match (&mut next).now_or_never() {
+                    Some(answered) => {
+                        pause = self.take_in(answered).map(|time| Box::pin(tokio::time::sleep(time)));
+                        self.start_what_may();
+                        continue;
+                    }
+                    None => call = Some(next),
+                }
             }
-            if self.leaving && call.is_none() && self.running == 0 && self.outcomes.is_empty() {
+            self.start_what_may();
+            if call.is_none() && self.is_done() {
                 return;
             }
-            let idle = call.is_none() && pause.is_none() && !self.leaving && self.wants() > 0;
+            // When there is more to claim and it is not claimed, there is no room: an end makes some.
+            let idle = call.is_none() && pause.is_none() && self.haste == Haste::No && self.seen.dry;
             tokio::select! {
                 biased;
-                () = stop.changed(self.leaving) => self.leave(stop.is_urgent()),
+                haste = stop.changed() => match haste {
+                    Haste::Gone => return tracing::warn!(unreported = self.outcomes.len(), "left without the store's answer"),
+                    haste => self.hurry(haste),
+                },
                 answered = maybe(&mut call), if call.is_some() => {
                     call = None;
                     pause = self.take_in(answered).map(|time| Box::pin(tokio::time::sleep(time)));
@@ -106,33 +153,75 @@ impl Pump {
                     debug_assert!(n > 0, "the worker holds a sender");
                     self.note_ended(&mut ended);
                 }
+                _ = looks.tick(), if self.shared.runners.are_behind() => runners::look_after(&self.shared),
                 () = until_work(&self.shared, &self.seen, &self.turns), if idle => self.seen.dry = false,
             }
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.haste > Haste::No && self.running == 0 && self.outcomes.is_empty() && self.claim.is_none()
+    }
+
     /// Starts claimed jobs while there are slots for them.
     fn start_what_may(&mut self) {
         let mut passed = VecDeque::new();
+        let mut starts = Vec::new();
         while self.running < self.shared.config.slots {
             let Some(job) = self.ahead.pop_front() else { break };
-            match self.shared.limited_kind(&job.spec.kind) {
-                Some(at) if self.per_kind[at] >= self.shared.limits[at].1 => {
-                    passed.push_back(job);
-                    continue;
-                }
-                Some(at) => self.per_kind[at] += 1,
-                None => {}
+            if !self.take_slot(&job.spec.kind) {
+                passed.push_back(job);
+                continue;
             }
-            let Some(active) = self.shared.actives.get(job.lease.job) else { continue };
-            self.running += 1;
-            let task = execute(Arc::clone(&self.shared), job, active);
-            drop(self.shared.runtime.spawn(task));
+            let size = self.shared.batch_size(&job.spec.kind);
+            let first = self.started(job);
+            starts.push(match size {
+                Some(size) => Start::Many(self.batch(first, size)),
+                None => Start::One(first),
+            });
+        }
+        if !starts.is_empty() {
+            runners::start(&self.shared, starts);
         }
         // Those of a kind at its limit go on waiting, before all that came later.
         while let Some(job) = passed.pop_back() {
             self.ahead.push_front(job);
         }
+        self.shared.health.note_load(self.running, !self.has_room());
+    }
+
+    /// One job of this kind more runs, if it may.
+    fn take_slot(&mut self, kind: &Kind) -> bool {
+        if let Some(at) = self.shared.limited_kind(kind) {
+            if self.limited[at].running >= self.shared.limits[at].1 {
+                return false;
+            }
+            self.limited[at].running += 1;
+        }
+        self.running += 1;
+        true
+    }
+
+    fn started(&self, job: ClaimedJob) -> Started {
+        let active = self.shared.actives.get_or_add(job.lease);
+        (job, active)
+    }
+
+    /// A job together with others of its kind, as many as are at hand and may run.
+    fn batch(&mut self, first: Started, size: usize) -> Vec<Started> {
+        let kind = first.0.spec.kind.clone();
+        let mut batch = vec![first];
+        let mut rest = VecDeque::with_capacity(self.ahead.len());
+        while let Some(job) = self.ahead.pop_front() {
+            let fits = batch.len() < size && self.running < self.shared.config.slots && job.spec.kind == kind;
+            if fits && self.take_slot(&kind) {
+                batch.push(self.started(job));
+            } else {
+                rest.push_back(job);
+            }
+        }
+        self.ahead = rest;
+        batch
     }
 
     /// How many jobs may be claimed beside those that are held.
@@ -146,7 +235,8 @@ impl Pump {
         if self.outcomes.is_empty() && claim.is_none() {
             return None;
         }
-        let rest = self.outcomes.split_off(self.outcomes.len().min(BATCH_MAX));
+        let most = if self.singly > 0 { 1 } else { BATCH_MAX };
+        let rest = self.outcomes.split_off(self.outcomes.len().min(most));
         let outcomes = std::mem::replace(&mut self.outcomes, rest);
         self.claim.clone_from(&claim);
         let (store, worker) = (Arc::clone(&self.shared.store), self.shared.config.id.clone());
@@ -167,38 +257,38 @@ impl Pump {
     }
 
     fn next_claim(&mut self) -> Option<ClaimRequest> {
-        if self.leaving {
+        if self.singly > 0 {
             return None;
         }
-        if let Some(claim) = self.claim.take() {
+        if let Some(claim) = self.claim.take()
+            // Once it leaves, only a claim that may have been applied is repeated: to give back what it brought.
+            && (self.haste == Haste::No || self.claim_lost)
+        {
             return Some(claim);
         }
-        let wants = self.wants();
-        // Small claims are for those who have nothing to do: as long as there is work at hand, wait until it is worth it.
-        let worth = self.ahead.is_empty() || wants >= self.shared.config.slots;
-        if wants == 0 || self.seen.dry || !worth {
+        if self.haste > Haste::No || self.seen.dry || !self.has_room() {
             return None;
         }
-        let kinds = self.kinds_below_limit()?;
         self.request_id += 1;
-        let config = &self.shared.config;
-        Some(ClaimRequest {
-            worker: config.id.clone(),
-            request_id: self.request_id,
-            queues: self.turns.next(),
-            kinds,
-            labels: config.labels.clone(),
-            max: u32::try_from(wants).unwrap_or(u32::MAX),
-            lease_ms: config.lease_ms,
-        })
+        let (kinds, max) = (self.kinds_with_room(), u32::try_from(self.wants()).unwrap_or(u32::MAX));
+        Some(self.shared.config.claim(self.request_id, self.turns.next(), Kinds::Only(kinds), max))
     }
 
-    /// The kinds that have a handler with room; `None` when there is none.
-    fn kinds_below_limit(&self) -> Option<Kinds> {
-        let at_limit =
-            |kind: &_| self.shared.limited_kind(kind).is_some_and(|at| self.per_kind[at] >= self.shared.limits[at].1);
-        let kinds: Vec<_> = self.shared.handlers.keys().filter(|kind| !at_limit(kind)).cloned().collect();
-        (!kinds.is_empty()).then_some(Kinds::Only(kinds))
+    /// True when more jobs may be held. Small claims are for those who have nothing to do: as long as there is work at hand,
+    /// a worker waits until it is worth it.
+    fn has_room(&self) -> bool {
+        let wants = self.wants();
+        let worth = self.ahead.is_empty() || wants >= self.shared.config.slots;
+        wants > 0 && worth && self.shared.handlers.keys().any(|kind| self.has_room_for(kind))
+    }
+
+    /// A kind that is held as often as it may run is not claimed: what it would take away from the others, it could not use.
+    fn has_room_for(&self, kind: &Kind) -> bool {
+        self.shared.limited_kind(kind).is_none_or(|at| self.limited[at].held < self.shared.limits[at].1)
+    }
+
+    fn kinds_with_room(&self) -> Vec<Kind> {
+        self.shared.handlers.keys().filter(|kind| self.has_room_for(kind)).cloned().collect()
     }
 
     /// Takes in what the store has answered; says how long to leave it alone when it has not.
@@ -207,27 +297,20 @@ impl Pump {
         match outcome {
             Ok((reported, claimed)) => {
                 self.backoff = BACKOFF_MIN;
-                self.shared.note_answer();
+                self.singly = self.singly.saturating_sub(sent.len());
                 self.shared.actives.remove(sent.iter().map(|outcome| outcome.lease));
-                let refused: Vec<Outcome> =
-                    sent.iter().zip(reported).filter_map(|(o, r)| refused(o.lease, r)).collect();
+                let refused =
+                    sent.iter().zip(reported).filter_map(|(outcome, answer)| in_place_of(outcome, answer.err()?));
                 self.outcomes.extend(refused);
                 if let Some(claimed) = claimed {
-                    let asked = self.claim.take().map_or(0, |claim| claim.max as usize);
-                    self.take_claimed(claimed, asked);
+                    self.shared.health.note_claim();
+                    let claim = self.claim.take();
+                    self.take_claimed(claimed, claim.as_ref());
                 }
                 None
             }
             Err(error) => {
-                tracing::warn!(%error, "the store did not take a call; it is repeated");
-                // Nothing may overtake what is to be repeated.
-                let later = std::mem::replace(&mut self.outcomes, sent);
-                self.outcomes.extend(later);
-                if !error.is_retryable() {
-                    // It would be refused again; the next one may not.
-                    self.claim = None;
-                    self.request_id += 1;
-                }
+                self.note_failed_call(sent, &error);
                 let wait = self.backoff.mul_f64(0.5 + self.shared.fraction());
                 self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
                 Some(wait)
@@ -235,62 +318,152 @@ impl Pump {
         }
     }
 
-    fn take_claimed(&mut self, claimed: Claimed, asked: usize) {
-        let Claimed { jobs, mark, next_at } = claimed;
-        self.seen = Seen { dry: jobs.len() < asked, mark, next_at };
-        self.shared.actives.add(jobs.iter().map(|job| job.lease));
-        if self.leaving {
-            self.outcomes.extend(jobs.iter().map(|job| Outcome::release(job.lease)));
+    fn note_failed_call(&mut self, sent: Vec<Outcome>, error: &Error) {
+        tracing::warn!(%error, "the store did not take a call");
+        let alone = sent.len() == 1 && self.claim.is_none();
+        let again = if error.is_retryable() {
+            sent
+        } else if alone {
+            self.singly = self.singly.saturating_sub(1);
+            self.shared.actives.remove(sent.iter().map(|outcome| outcome.lease));
+            sent.iter().filter_map(|outcome| in_place_of(outcome, error.clone())).collect()
         } else {
-            self.ahead.extend(jobs);
+            // One of them is at fault, or the claim is: they are sent without it, one by one.
+            self.singly = sent.len();
+            sent
+        };
+        // Nothing may overtake what is to be repeated.
+        let later = std::mem::replace(&mut self.outcomes, again);
+        self.outcomes.extend(later);
+        self.claim_lost = error.is_outcome_unknown();
+        if !error.is_retryable() && self.claim.take().is_some() {
+            // It would be refused again. Perhaps for its number: a clock may have been set back since this id was last used.
+            self.request_id = self.request_id.saturating_add(1 << 52);
         }
     }
 
+    fn take_claimed(&mut self, claimed: Claimed, claim: Option<&ClaimRequest>) {
+        let Claimed { jobs, mark, next_at } = claimed;
+        let got_all = claim.is_some_and(|claim| jobs.len() >= claim.max as usize);
+        self.shared.actives.add(jobs.iter().map(|job| job.lease));
+        for job in jobs {
+            self.hold(job);
+        }
+        // A kind that had no room then and has now was not looked for.
+        let looked_for = |kind: &Kind| claim.is_some_and(|claim| claim.kinds.contain(kind));
+        let looked_for_all = self.kinds_with_room().iter().all(looked_for);
+        let poll_at = now() + self.shared.config.poll;
+        self.seen = Seen { dry: !got_all && looked_for_all, mark, next_at, poll_at: Some(poll_at) };
+        if self.haste > Haste::No {
+            self.give_back_ahead();
+        }
+    }
+
+    /// Keeps a claimed job at hand, unless there are as many of its kind as will run for a while: others may have it.
+    fn hold(&mut self, job: ClaimedJob) {
+        if let Some(at) = self.shared.limited_kind(&job.spec.kind) {
+            if self.limited[at].held >= 2 * self.shared.limits[at].1 {
+                return self.give_back(job.lease);
+            }
+            self.limited[at].held += 1;
+        }
+        self.ahead.push_back(job);
+    }
+
+    fn give_back_ahead(&mut self) {
+        for job in std::mem::take(&mut self.ahead) {
+            if let Some(at) = self.shared.limited_kind(&job.spec.kind) {
+                self.limited[at].held -= 1;
+            }
+            self.give_back(job.lease);
+        }
+    }
+
+    /// What has a slot and no thread yet.
+    fn give_back_unbegun(&mut self) {
+        for start in self.shared.runners.clear() {
+            let started = match start {
+                Start::One(started) => vec![started],
+                Start::Many(started) => started,
+            };
+            for (job, _) in started {
+                self.running = self.running.saturating_sub(1);
+                self.give_back(job.lease);
+            }
+        }
+    }
+
+    /// As if it had never been claimed.
+    fn give_back(&mut self, lease: Lease) {
+        self.shared.actives.get_or_add(lease).note_ended();
+        self.outcomes.push(Outcome::release(lease));
+    }
+
     fn note_ended(&mut self, ended: &mut Vec<Ended>) {
-        let before = self.running;
         for Ended { lease, outcome, kind_at } in ended.drain(..) {
             self.running = self.running.saturating_sub(1);
             if let Some(at) = kind_at {
-                self.per_kind[at] = self.per_kind[at].saturating_sub(1);
+                let limited = &mut self.limited[at];
+                limited.running = limited.running.saturating_sub(1);
+                limited.held = limited.held.saturating_sub(1);
+                // A kind that had no room may be claimed again.
+                self.seen.dry &= limited.held + 1 != self.shared.limits[at].1;
             }
             match outcome {
                 Some(outcome) => self.outcomes.push(outcome),
                 None => self.shared.actives.remove(std::iter::once(lease)),
             }
         }
-        if before >= self.shared.config.slots && !self.shared.limits.is_empty() {
-            // A kind that was at its limit has room again.
-            self.seen.dry = false;
-        }
     }
 
-    /// No more claims. What was not started goes back; what was has until the deadline, or no time when it is urgent.
-    fn leave(&mut self, urgent: bool) {
-        self.leaving = true;
-        self.claim = None;
-        let unstarted = self.ahead.drain(..);
-        self.outcomes.extend(unstarted.map(|job| Outcome::release(job.lease)));
-        if urgent {
+    /// No more claims. What was not started goes back; what was has until the deadline, or no time when there is more
+    /// haste.
+    fn hurry(&mut self, haste: Haste) {
+        self.haste = haste;
+        self.shared.health.note_leaving();
+        self.give_back_ahead();
+        if haste >= Haste::AtOnce {
+            self.give_back_unbegun();
             for active in self.shared.actives.all() {
                 active.tell(Stop::Leaving);
             }
         }
+        if haste >= Haste::Abandon {
+            self.abandon();
+        }
+    }
+
+    /// Gives back what handlers do not let go of: somebody else may do better. They block their threads, and are too late
+    /// with whatever they come to.
+    fn abandon(&mut self) {
+        let actives = self.shared.actives.all();
+        // Whoever notes the end first, we or the handler, reports it.
+        let stuck: Vec<Lease> =
+            actives.iter().filter(|active| active.note_ended()).map(|active| active.lease).collect();
+        for lease in &stuck {
+            tracing::error!(job = %lease.job, "its handler does not let go: it blocks its thread; the job is given back");
+        }
+        let give_back = |lease: &Lease| Outcome { lease: *lease, kind: OutcomeKind::Release { started: true } };
+        self.shared.health.note_stuck(stuck.len());
+        self.outcomes.extend(stuck.iter().map(give_back));
+        self.running = self.running.saturating_sub(stuck.len());
     }
 }
 
-/// What is to be reported in place of an outcome that the store has refused.
-fn refused(lease: Lease, answer: Result<Reported>) -> Option<Outcome> {
-    match answer {
-        Ok(_) => None,
-        Err(Error::LeaseLost) => {
-            tracing::warn!(job = %lease.job, "its lease was lost before its outcome came");
-            None
-        }
-        Err(error) => {
+/// What is to be reported in place of an outcome that the store has refused; nothing when it would not help.
+fn in_place_of(outcome: &Outcome, error: Error) -> Option<Outcome> {
+    let lease = outcome.lease;
+    match (error, &outcome.kind) {
+        (Error::LeaseLost, _) => tracing::warn!(job = %lease.job, "its lease was lost before its outcome came"),
+        (error, OutcomeKind::Complete { .. }) => {
             tracing::error!(job = %lease.job, %error, "the store refused its outcome");
-            Some(Outcome::fail(lease, format!("its outcome was refused: {error}"), Retry::Never))
+            return Some(Outcome::fail(lease, format!("its outcome was refused: {error}"), Retry::Never));
+        }
+        (error, OutcomeKind::Fail { .. } | OutcomeKind::Release { .. }) => {
+            tracing::error!(job = %lease.job, %error, "the store refused its outcome; its lease will run out");
         }
     }
+    None
 }
 
 async fn maybe(call: &mut Option<Call>) -> Answered {
@@ -309,68 +482,18 @@ async fn maybe_sleep(pause: &mut Option<std::pin::Pin<Box<tokio::time::Sleep>>>)
 
 /// Returns when there may be something to claim.
 async fn until_work(shared: &Shared, seen: &Seen, turns: &Turns) {
-    if !seen.dry {
-        return;
-    }
-    let poll = shared.config.poll;
+    let poll_at = seen.poll_at.unwrap_or_else(now);
     let soon = match seen.next_at {
         Some(at) => match shared.store.now().await {
-            Ok(now) => Duration::from_millis(at.ms_since(now)).min(poll),
-            Err(_) => poll,
+            Ok(store_now) => poll_at.min(now() + Duration::from_millis(at.ms_since(store_now).min(POLL_MS_MAX))),
+            Err(_) => poll_at,
         },
-        None => poll,
+        None => poll_at,
     };
     let wait = WaitFor::Work { queues: turns.queues.clone(), mark: seen.mark };
     tokio::select! {
         // A store that cannot say waits as long as the others.
-        answer = shared.store.wait(wait) => if answer.is_err() { tokio::time::sleep(poll).await },
-        () = tokio::time::sleep(soon) => {}
-    }
-}
-
-/// Whose turn it is to be asked first: each queue as often as its weight says.
-struct Turns {
-    queues: Vec<QueueName>,
-    weights: Vec<i64>,
-    credit: Vec<i64>,
-}
-
-impl Turns {
-    fn new(queues: &[(QueueName, u32)]) -> Self {
-        let weights: Vec<i64> = queues.iter().map(|(_, weight)| i64::from((*weight).max(1))).collect();
-        let credit = vec![0; weights.len()];
-        Self { queues: queues.iter().map(|(name, _)| name.clone()).collect(), weights, credit }
-    }
-
-    /// The queues, the one whose turn it is first. Those that follow are for what it leaves over.
-    fn next(&mut self) -> Vec<QueueName> {
-        for (credit, weight) in self.credit.iter_mut().zip(&self.weights) {
-            *credit += weight;
-        }
-        let mut order: Vec<usize> = (0..self.queues.len()).collect();
-        order.sort_by_key(|&at| std::cmp::Reverse(self.credit[at]));
-        if let Some(&first) = order.first() {
-            self.credit[first] -= self.weights.iter().sum::<i64>();
-        }
-        order.into_iter().map(|at| self.queues[at].clone()).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Turns;
-
-    #[test]
-    fn each_queue_is_first_as_often_as_its_weight_says() {
-        let names = ["a", "b", "c"].map(|name| name.try_into().unwrap());
-        let queues: Vec<_> = names.into_iter().zip([5, 3, 1]).collect();
-        let mut turns = Turns::new(&queues);
-        let mut first = [0; 3];
-        for _ in 0..90 {
-            let order = turns.next();
-            assert_eq!(order.len(), 3);
-            first[queues.iter().position(|(name, _)| *name == order[0]).unwrap()] += 1;
-        }
-        assert_eq!(first, [50, 30, 10]);
+        answer = shared.store.wait(wait) => if answer.is_err() { tokio::time::sleep_until(soon).await },
+        () = tokio::time::sleep_until(soon) => {}
     }
 }

@@ -1,14 +1,41 @@
-//! Handlers: plain async functions of a job and whatever else they ask for.
+//! Handlers: plain functions of a job and whatever else they ask for.
+
+mod batch;
+mod blocking;
 
 use crate::context::{Ctx, FromContext};
 use crate::error::JobError;
 use crate::job::{Job, decode};
 use futures::future::BoxFuture;
+use serde::Serialize;
 use std::sync::Arc;
 use windlass_core::payload::Payload;
 
+pub(crate) use batch::route as batch_route;
+pub use batch::{BatchAnswer, BatchHandler, Item};
+pub use blocking::BlockingHandler;
+pub(crate) use blocking::route as blocking_route;
+
+/// What became of a job, as its handler sees it.
+pub(crate) type Returned = Result<Option<Payload>, JobError>;
 /// A handler of any job.
-pub(crate) type Route = Arc<dyn Fn(Ctx) -> BoxFuture<'static, Result<Option<Payload>, JobError>> + Send + Sync>;
+pub(crate) type One = Arc<dyn Fn(Ctx) -> BoxFuture<'static, Returned> + Send + Sync>;
+/// A handler of several jobs at once.
+pub(crate) type Many = Arc<dyn Fn(Vec<Ctx>) -> BoxFuture<'static, Vec<Returned>> + Send + Sync>;
+
+/// How jobs of a kind are handled.
+#[derive(Clone)]
+pub(crate) enum Route {
+    /// One by one.
+    One(One),
+    /// Up to `size` at once.
+    Many {
+        /// Handles them.
+        run: Many,
+        /// How many.
+        size: usize,
+    },
+}
 
 /// What a handler may return: `Result<J::Output, E>` for any error, or nothing.
 #[diagnostic::on_unimplemented(
@@ -38,7 +65,8 @@ impl Answer<()> for () {
     message = "this is not a handler",
     label = "not a handler",
     note = "a handler is an `async fn(job: J, …) -> Result<J::Output, E>` whose first argument implements `Job` and whose \
-            others implement `FromContext` (`Ctx`, `State<T>`)"
+            others implement `FromContext` (`Ctx`, `State<T>`)",
+    note = "put `#[windlass::handler]` on the function, and it says what is wrong with it"
 )]
 pub trait Handler<Args>: Clone + Send + Sync + 'static {
     /// The job that it handles.
@@ -75,19 +103,28 @@ macro_rules! handlers {
 handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) }
 
 /// Makes a handler of any job out of one of one job.
-pub(crate) fn route<H, Args>(handler: H) -> Route
+pub(crate) fn route<H, Args>(handler: H) -> One
 where
     H: Handler<Args>,
 {
     Arc::new(move |ctx: Ctx| {
         let handler = handler.clone();
         Box::pin(async move {
-            let job: H::Job = decode(&ctx.job.spec.payload)
-                .map_err(|error| JobError::fatal(format!("its payload is not one of this kind: {error}")))?;
+            let job: H::Job = job_of(&ctx)?;
             let output = handler.handle(job, ctx).await?;
-            let bytes = serde_json::to_vec(&output).map_err(|error| JobError::fatal(error.to_string()))?;
-            // Nothing is not worth keeping.
-            Ok(Some(bytes).filter(|bytes| bytes != b"null").map(|bytes| Payload::new("application/json", bytes)))
+            kept(&output)
         })
     })
+}
+
+/// The job that a handler is given.
+fn job_of<J: Job>(ctx: &Ctx) -> Result<J, JobError> {
+    decode(&ctx.job.spec.payload)
+        .map_err(|error| JobError::fatal(format!("its payload is not one of this kind: {error}")))
+}
+
+/// What is kept of what a handler returned. Nothing is not worth keeping.
+fn kept(output: &impl Serialize) -> Returned {
+    let bytes = serde_json::to_vec(output).map_err(|error| JobError::fatal(error.to_string()))?;
+    Ok(Some(bytes).filter(|bytes| bytes != b"null").map(|bytes| Payload::new("application/json", bytes)))
 }

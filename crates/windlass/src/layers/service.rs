@@ -1,0 +1,88 @@
+//! A handler as a tower service, and a service as a handler.
+
+use crate::context::Ctx;
+use crate::error::JobError;
+use crate::handler::One;
+use futures::future::BoxFuture;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_layer::Layer;
+use tower_service::Service;
+use windlass_core::payload::Payload;
+
+/// What a handler has returned, on its way to the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Returned(pub(super) Option<Payload>);
+
+impl Returned {
+    /// In its stored form; `None` when it is nothing.
+    pub fn payload(&self) -> Option<&Payload> {
+        self.0.as_ref()
+    }
+}
+
+/// A handler of any job, as a tower service. It is always ready: the worker counts its slots itself.
+#[derive(Clone)]
+pub struct HandlerService(One);
+
+impl Service<Ctx> for HandlerService {
+    type Response = Returned;
+    type Error = JobError;
+    type Future = HandlerFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), JobError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, ctx: Ctx) -> HandlerFuture {
+        HandlerFuture((self.0)(ctx))
+    }
+}
+
+impl fmt::Debug for HandlerService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandlerService")
+    }
+}
+
+/// A handler at work.
+pub struct HandlerFuture(BoxFuture<'static, Result<Option<Payload>, JobError>>);
+
+impl Future for HandlerFuture {
+    type Output = Result<Returned, JobError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map_ok(Returned)
+    }
+}
+
+impl fmt::Debug for HandlerFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandlerFuture")
+    }
+}
+
+/// Puts a layer around a handler.
+pub(crate) type Around = Box<dyn Fn(One) -> One + Send>;
+
+/// A layer, as a function of handlers.
+pub(crate) fn around<L>(layer: L) -> Around
+where
+    L: Layer<HandlerService> + Send + 'static,
+    L::Service: Service<Ctx, Response = Returned, Error = JobError> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Ctx>>::Future: Send,
+{
+    Box::new(move |route| {
+        let service = layer.layer(HandlerService(route));
+        Arc::new(move |ctx| {
+            // A clone for each call, because a service is asked whether it is ready before it is called.
+            let mut service = service.clone();
+            Box::pin(async move {
+                std::future::poll_fn(|cx| service.poll_ready(cx)).await?;
+                service.call(ctx).await.map(|Returned(payload)| payload)
+            })
+        })
+    })
+}

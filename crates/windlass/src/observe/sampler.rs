@@ -1,0 +1,111 @@
+//! Gauges of what is in the store, taken at a pace of their own. One process of a system needs to do it.
+
+use super::names;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::Result;
+use windlass_core::job::State;
+use windlass_core::name::QueueName;
+use windlass_core::store::{QueueCounts, Store};
+
+/// The most queues that are shown; further ones, by name, are left out. A queue for each customer would be a label
+/// without bound: groups are made for that.
+pub(super) const QUEUES_MAX: usize = 200;
+
+/// Looks at the queues and workers of a store, and sets `windlass_queue_jobs` and `windlass_workers`.
+///
+/// ```no_run
+/// # async fn example() -> windlass::Result<()> {
+/// let store = windlass::open("sqlite://jobs.db")?;
+/// let sampler = windlass::observe::Sampler::new(store);
+/// # let work = async {};
+/// tokio::select! {
+///     () = sampler.run() => {} // never returns
+///     () = work => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct Sampler {
+    store: Arc<dyn Store>,
+    pace: Duration,
+}
+
+impl Sampler {
+    /// Over a store, every 15 seconds.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, pace: Duration::from_secs(15) }
+    }
+
+    /// At another pace. Counts are maintained by the store, so that a look is cheap; less than a second is pointless.
+    pub fn every(mut self, pace: Duration) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Never returns; drop it to end it.
+    pub async fn run(self) {
+        let mut shown = BTreeSet::new();
+        loop {
+            if let Err(error) = self.look(&mut shown).await {
+                tracing::warn!(target: "windlass::observe", %error, "the store could not be looked at; its gauges are old");
+            }
+            tokio::time::sleep(self.pace).await;
+        }
+    }
+
+    /// Looks once.
+    pub async fn once(&self) -> Result<()> {
+        self.look(&mut BTreeSet::new()).await
+    }
+
+    async fn look(&self, shown: &mut BTreeSet<QueueName>) -> Result<()> {
+        let mut gone = std::mem::take(shown);
+        for queue in self.store.queues().await?.into_iter().take(QUEUES_MAX) {
+            show(&queue.name, queue.counts);
+            gone.remove(&queue.name);
+            shown.insert(queue.name);
+        }
+        for queue in gone {
+            show(&queue, QueueCounts::default());
+        }
+        let workers = self.store.workers().await?;
+        let live = workers.iter().filter(|worker| worker.live).count();
+        set_workers("live", live);
+        set_workers("dead", workers.len() - live);
+        Ok(())
+    }
+}
+
+fn show(queue: &QueueName, counts: QueueCounts) {
+    for state in State::ALL {
+        let count = match state {
+            State::Scheduled => counts.scheduled,
+            State::Ready => counts.ready,
+            State::Active => counts.active,
+            State::Succeeded => counts.succeeded,
+            State::Failed => counts.failed,
+            State::Cancelled => counts.cancelled,
+        };
+        metrics::gauge!(names::QUEUE_JOBS, "queue" => String::from(queue.clone()), "state" => state.to_string())
+            .set(as_gauge(count));
+    }
+}
+
+fn set_workers(state: &'static str, count: usize) {
+    metrics::gauge!(names::WORKERS, "state" => state).set(as_gauge(count as u64));
+}
+
+/// Exact up to four thousand million, which is enough for a gauge.
+fn as_gauge(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("pace", &self.pace).finish_non_exhaustive()
+    }
+}

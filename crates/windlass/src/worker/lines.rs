@@ -1,0 +1,178 @@
+//! Passing on what handlers log.
+//!
+//! Lines are numbered, so that an append whose answer got lost can be repeated. The first append of an attempt asks for
+//! the number: an earlier attempt may have written lines, too.
+
+use super::Shared;
+use super::active::{Active, Stop};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::MutexGuard;
+use windlass_core::Result;
+use windlass_core::store::{BATCH_MAX, LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal};
+
+/// How often the last lines of a job are tried before the job is reported without them.
+const LAST_TRIES: u32 = 4;
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// How long a worker that leaves waits for them.
+const LEAVING: Duration = Duration::from_millis(500);
+
+/// Lines of one job on their way, and their place.
+struct Parcel<'a> {
+    active: &'a Active,
+    place: MutexGuard<'a, Option<u64>>,
+    lines: Vec<LogLine>,
+}
+
+/// Passes on what all of these have said, in two calls at most. One whose lines are being passed on is left alone: nobody
+/// may have to wait for a handler here. Lines that the store cannot take now are kept for the next time.
+pub(super) async fn pass_on(shared: &Shared, actives: &[Arc<Active>]) {
+    let mut parcels = Vec::new();
+    for active in actives {
+        if active.notes().lines.is_empty() {
+            continue;
+        }
+        if let Some(place) = active.free_log_place() {
+            let lines = std::mem::take(&mut active.notes().lines);
+            parcels.push(Parcel { active, place, lines });
+        }
+    }
+    for parcels in parcels.chunks_mut(BATCH_MAX) {
+        send(shared, parcels).await;
+    }
+}
+
+/// Passes on the last of them, and how far the job says it is, before it is reported. What cannot be passed on is not worth
+/// the job.
+pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
+    let progress = active.notes().progress.take();
+    if progress.is_none() && active.notes().lines.is_empty() {
+        return;
+    }
+    let send_all = async {
+        if let Some(progress) = progress {
+            let renewal = Renewal { lease: active.lease, lease_ms: None, progress: Some(progress) };
+            if let Err(error) = shared.store.renew(RenewRequest { renewals: vec![renewal] }).await {
+                tracing::warn!(job = %active.lease.job, %error, "its last progress was lost");
+            }
+        }
+        let mut place = active.log_place().await;
+        for n in 1..=LAST_TRIES {
+            if active.notes().lines.is_empty() {
+                return;
+            }
+            let lines = std::mem::take(&mut active.notes().lines);
+            let mut parcel = [Parcel { active, place, lines }];
+            send(shared, &mut parcel).await;
+            let [Parcel { place: back, .. }] = parcel;
+            place = back;
+            if active.notes().lines.is_empty() {
+                return;
+            }
+            tokio::time::sleep(TRY_AGAIN * n).await;
+        }
+        tracing::warn!(job = %active.lease.job, "its last log lines were lost");
+    };
+    let leaving = async {
+        active.stopped_for(Stop::Leaving).await;
+        tokio::time::sleep(LEAVING).await;
+    };
+    tokio::select! {
+        () = send_all => {}
+        () = leaving => tracing::warn!(job = %active.lease.job, "it left without its last log lines"),
+    }
+}
+
+async fn send(shared: &Shared, parcels: &mut [Parcel<'_>]) {
+    // Where an attempt begins to write, only the store knows.
+    if parcels.iter().any(|parcel| parcel.place.is_none()) {
+        let unknown = |parcel: &&mut Parcel<'_>| parcel.place.is_none();
+        let mut new: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(unknown).collect();
+        let asks = new.iter().map(|parcel| parcel.append(0, Vec::new())).collect();
+        let answers = append(shared, asks).await;
+        for (parcel, answer) in new.iter_mut().zip(answers) {
+            parcel.take_in(answer);
+        }
+    }
+    let known = |parcel: &&mut Parcel<'_>| parcel.place.is_some() && !parcel.lines.is_empty();
+    let mut known: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(known).collect();
+    let appends = known.iter().map(|parcel| parcel.append(parcel.place.unwrap_or(0), parcel.lines.clone())).collect();
+    let answers = append(shared, appends).await;
+    for (parcel, answer) in known.iter_mut().zip(answers) {
+        if parcel.take_in(answer) {
+            parcel.lines.clear();
+        }
+    }
+    for parcel in parcels {
+        parcel.active.put_back_lines(std::mem::take(&mut parcel.lines));
+    }
+}
+
+impl Parcel<'_> {
+    fn append(&self, first: u64, lines: Vec<LogLine>) -> LogAppend {
+        LogAppend { lease: self.active.lease, first, lines }
+    }
+
+    /// True when it was taken. Lines that will never be are dropped.
+    fn take_in(&mut self, answer: Result<u64>) -> bool {
+        match answer {
+            Ok(next) => {
+                *self.place = Some(next);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(job = %self.active.lease.job, %error, "log lines could not be passed on");
+                if !error.is_retryable() {
+                    self.lines.clear();
+                }
+                false
+            }
+        }
+    }
+}
+
+/// One answer for each.
+async fn append(shared: &Shared, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
+    let n = appends.len();
+    if n == 0 {
+        return Vec::new();
+    }
+    match shared.store.append_logs(appends).await {
+        Ok(answers) => answers,
+        Err(error) => vec![Err(error); n],
+    }
+}
+
+/// What a handler has said, as lines that the store takes: one for each line of the text, long ones cut.
+pub(crate) fn lines_of(shared_now: windlass_core::time::Timestamp, text: &str) -> Vec<LogLine> {
+    let mut lines = Vec::new();
+    for mut line in text.split('\n') {
+        while line.len() > LOG_LINE_BYTES_MAX {
+            let (head, tail) = line.split_at(line.floor_char_boundary(LOG_LINE_BYTES_MAX));
+            lines.push(head);
+            line = tail;
+        }
+        lines.push(line);
+    }
+    let line = |text: &str| LogLine { at: shared_now, stream: LogStream::Log, text: text.to_owned().into() };
+    lines.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::time::Timestamp;
+
+    #[test]
+    fn text_is_cut_where_its_lines_end_and_where_they_are_too_long() {
+        let texts = |text: &str| -> Vec<usize> {
+            lines_of(Timestamp::from_ms(0), text).iter().map(|line| line.text.len()).collect()
+        };
+        assert_eq!(texts("one\ntwo!"), [3, 4]);
+        assert_eq!(texts(""), [0]);
+        let long = "ü".repeat(LOG_LINE_BYTES_MAX);
+        assert_eq!(texts(&long), [LOG_LINE_BYTES_MAX, LOG_LINE_BYTES_MAX]);
+        let odd = format!("x{}", "ü".repeat(LOG_LINE_BYTES_MAX));
+        assert_eq!(texts(&odd), [LOG_LINE_BYTES_MAX - 1, LOG_LINE_BYTES_MAX, 2]);
+    }
+}

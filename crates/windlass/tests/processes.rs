@@ -1,0 +1,197 @@
+//! Workers as processes of their own on one SQLite file: signals, kill -9, and a file that somebody else holds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
+
+mod support;
+
+use std::process::Stdio;
+use std::time::Duration;
+use support::{LONG, Running, Task, stored};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use windlass::core::job::State as JobState;
+use windlass::{Client, Ctx, JobError, Waited, Worker};
+
+/// What the child is told through its environment.
+const URL: &str = "WINDLASS_TEST_CHILD_URL";
+
+/// `n` says what the job does.
+async fn act(job: Task, ctx: Ctx) -> Result<u32, JobError> {
+    println!("started {} {}", job.n, ctx.attempt());
+    match job.n {
+        // Until it is told, or its process is killed.
+        0 if ctx.attempt() == 1 && ctx.spec().metadata.contains_key("hang") => {
+            ctx.stopped().await;
+            Err(JobError::new("stopped"))
+        }
+        // For as long as a drain allows.
+        1 => {
+            // sleeps because: the signal has to come while it works
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(1)
+        }
+        // For ever, and its thread with it.
+        2 => loop {
+            std::thread::park();
+        },
+        n => Ok(n),
+    }
+}
+
+/// Not a test: the child's program.
+#[test]
+fn child() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = windlass::open(&url).unwrap();
+        let worker = Worker::builder(store).slots(4).lease(Duration::from_millis(1_000)).handle(act).build().unwrap();
+        println!("up");
+        worker.run().await.unwrap();
+        println!("drained");
+    });
+}
+
+struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    async fn start(url: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child", "--nocapture"]).env(URL, url).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut process = Self { child, lines };
+        process.until("up").await;
+        process
+    }
+
+    /// Reads on until a line that contains `words`.
+    async fn until(&mut self, words: &str) {
+        let read = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.contains(words) {
+                    return;
+                }
+            }
+            panic!("the child ended without saying `{words}`");
+        };
+        tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("the child does not say `{words}`"));
+    }
+
+    async fn signal(&self, name: &str) {
+        let id = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().await.unwrap().success());
+    }
+
+    async fn exit_code(mut self) -> Option<i32> {
+        tokio::time::timeout(LONG, self.child.wait()).await.expect("it ends").unwrap().code()
+    }
+}
+
+struct Setting {
+    _dir: tempfile::TempDir,
+    path: std::path::PathBuf,
+    url: String,
+    client: Client,
+}
+
+fn setting() -> Setting {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jobs.db");
+    let url = format!("sqlite://{}", path.display());
+    let client = Client::open(&url).unwrap();
+    Setting { _dir: dir, path, url, client }
+}
+
+fn hang() -> windlass::Options {
+    windlass::Options::new().metadata("hang", "yes")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_sigterm_finishes_what_was_started_and_leaves_no_lease() {
+    let set = setting();
+    let mut worker = Process::start(&set.url).await;
+    let ticket = set.client.enqueue(Task { n: 1 }).await.unwrap();
+    worker.until("started 1").await;
+    worker.signal("TERM").await;
+    worker.until("drained").await;
+    assert_eq!(worker.exit_code().await, Some(0));
+    let store = set.client.store();
+    assert_eq!(stored(store, ticket.id()).await.state, JobState::Succeeded);
+    assert_eq!(store.workers().await.unwrap(), [], "it said that it leaves");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_second_signal_gives_back_what_was_started_at_once() {
+    let set = setting();
+    let mut worker = Process::start(&set.url).await;
+    let ticket = set.client.enqueue_with(Task { n: 0 }, hang()).await.unwrap();
+    worker.until("started 0").await;
+    worker.signal("INT").await;
+    worker.signal("INT").await;
+    // Two signals that come at once may be heard as one.
+    while worker.child.try_wait().unwrap().is_none() {
+        worker.signal("INT").await;
+        tokio::task::yield_now().await;
+    }
+    let job = stored(set.client.store(), ticket.id()).await;
+    assert_ne!(job.state, JobState::Active);
+    assert_eq!(job.attempt, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_process_whose_handler_blocks_for_good_ends_and_gives_its_job_back() {
+    let set = setting();
+    let mut worker = Process::start(&set.url).await;
+    let ticket = set.client.enqueue(Task { n: 2 }).await.unwrap();
+    worker.until("started 2").await;
+    worker.signal("TERM").await;
+    // sleeps because: two signals that come at once are heard as one
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    worker.signal("TERM").await;
+    assert_eq!(worker.exit_code().await, Some(1));
+    assert_eq!(stored(set.client.store(), ticket.id()).await.state, JobState::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_what_a_killed_process_held_is_finished_by_another() {
+    let set = setting();
+    let mut doomed = Process::start(&set.url).await;
+    let ticket = set.client.enqueue_with(Task { n: 0 }, hang()).await.unwrap();
+    doomed.until("started 0 1").await;
+    doomed.child.kill().await.unwrap();
+    let mut other = Process::start(&set.url).await;
+    let again = set.client.enqueue(Task { n: 7 }).await.unwrap();
+    other.until("started 7").await;
+    assert_eq!(again.wait(LONG).await.unwrap(), Waited::Succeeded(7));
+    // It hangs again, on its first attempt: the stall gave the attempt back.
+    other.until("started 0 1").await;
+    assert_eq!(stored(set.client.store(), ticket.id()).await.stalls, 1);
+    other.signal("TERM").await;
+    other.child.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_worker_claims_again_when_a_held_file_is_free() {
+    async fn double(job: Task) -> Result<u32, JobError> {
+        Ok(job.n * 2)
+    }
+    let set = setting();
+    let worker = Running::start(Worker::builder(windlass::open(&set.url).unwrap()).handle(double));
+    let before = set.client.enqueue(Task { n: 1 }).await.unwrap();
+    assert_eq!(before.wait(LONG).await.unwrap(), Waited::Succeeded(2));
+    let ticket = set.client.enqueue_with(Task { n: 21 }, windlass::Options::new().delay(Duration::from_secs(2))).await;
+    let ticket = ticket.unwrap();
+    // Somebody holds the file for longer than anyone waits for it.
+    let held = rusqlite::Connection::open(&set.path).unwrap();
+    held.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // sleeps because: the worker has to meet the lock, and its calls wait a while for it
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    held.execute_batch("ROLLBACK").unwrap();
+    let waited = ticket.wait(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(waited, Waited::Succeeded(42), "within five seconds of the lock's end");
+    worker.drain().await;
+}
