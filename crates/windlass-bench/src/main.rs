@@ -5,12 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
 
-mod floor;
-mod load;
-mod report;
-mod scenarios;
+mod stores;
 
 use std::process::ExitCode;
+use stores::{ALL, Settings};
 
 const USAGE: &str = "\
 Usage: cargo xtask bench-stores [SCENARIO...] [--quick] [--dir DIR]
@@ -24,10 +22,12 @@ Scenarios (default: all):
   labels          10^3 label sets against the plain case, on both stores
 
 --quick  a tenth of the work, once: to see that it runs
---dir    where the database files go; the floor's file lies beside them (default: a temporary folder)";
+--dir    where the database files go; the floor's file lies beside them (default: a temporary folder)
+
+`windlass bench` measures the whole runtime.";
 
 fn main() -> ExitCode {
-    let mut settings = report::Settings::default();
+    let mut settings = Settings::default();
     let mut wanted = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -38,14 +38,14 @@ fn main() -> ExitCode {
                 println!("{USAGE}");
                 return ExitCode::SUCCESS;
             }
-            name if scenarios::ALL.iter().any(|(known, _)| *known == name) => wanted.push(name.to_owned()),
+            name if ALL.iter().any(|(known, _)| *known == name) => wanted.push(name.to_owned()),
             unknown => {
                 eprintln!("unknown argument `{unknown}`\n\n{USAGE}");
                 return ExitCode::from(2);
             }
         }
     }
-    for (name, run) in scenarios::ALL {
+    for (name, run) in ALL {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             run(&settings);
         }

@@ -1,6 +1,6 @@
 //! A store under load, through its traits.
 
-use crate::report::seconds;
+use super::seconds;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

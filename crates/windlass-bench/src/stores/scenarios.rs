@@ -1,9 +1,10 @@
 //! What is measured.
 
-use crate::floor;
-use crate::load::{Load, Shape};
-use crate::report::{Settings, line, real, seconds};
+use super::load::{Load, Shape};
+use super::{Settings, print, real, seconds};
 use std::sync::Arc;
+use windlass_bench::floor::{self, Floor, SqliteFloor};
+use windlass_bench::{Line, median};
 use windlass_core::job::NewJob;
 use windlass_core::store::EnqueueRequest;
 use windlass_sqlite::Synchronous;
@@ -22,17 +23,15 @@ pub(crate) const ALL: [Scenario; 6] = [
 fn sqlite_drain(settings: &Settings) {
     let (jobs, batch) = (settings.jobs(100_000), 1_000);
     let folder = settings.folder();
-    let floor = settings.median(|| floor::drain(folder.path(), jobs, batch));
+    let bare = SqliteFloor::new(folder.path());
+    let floor = settings.median(|| bare.drain(floor::Load { jobs, batch }).unwrap());
     let ours = settings.median(|| {
         let mut load = Load::sqlite(folder.path(), Synchronous::Full);
         load.enqueue(jobs, 10_000, Shape::Plain);
         let (claiming, completing) = load.drain(jobs, 1_000);
         real(jobs) / (claiming + completing)
     });
-    let ratio = ours / floor;
-    let figures =
-        [("jobs", real(jobs)), ("batch", real(batch)), ("jobs_per_s", ours), ("floor_per_s", floor), ("ratio", ratio)];
-    line("drain", "sqlite", &figures);
+    print(&Line::new("drain", "sqlite").with("jobs", jobs).with("batch", batch).beside(ours, floor));
 }
 
 fn sqlite_enqueue(settings: &Settings) {
@@ -47,17 +46,11 @@ fn sqlite_enqueue(settings: &Settings) {
         real(jobs) / spent
     });
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a batch size")]
-    let floor = settings.median(|| floor::enqueue(folder.path(), jobs, batch.round() as usize));
-    let ratio = ours / floor;
-    let figures = [
-        ("jobs", real(jobs)),
-        ("tasks", real(tasks)),
-        ("batch_mean", batch),
-        ("jobs_per_s", ours),
-        ("floor_per_s", floor),
-        ("ratio", ratio),
-    ];
-    line("enqueue-one-by-one", "sqlite", &figures);
+    let reached = batch.round() as usize;
+    let bare = SqliteFloor::new(folder.path());
+    let floor = settings.median(|| bare.enqueue(floor::Load { jobs, batch: reached }).unwrap());
+    let line = Line::new("enqueue-one-by-one", "sqlite").with("jobs", jobs).with("tasks", tasks);
+    print(&line.with("batch_mean", batch).beside(ours, floor));
 }
 
 /// Each of `tasks` tasks enqueues one job at a time and waits for its answer.
@@ -93,7 +86,7 @@ fn memory_drain(settings: &Settings) {
         let (claiming, completing) = load.drain(jobs, 64);
         real(jobs) / (claiming + completing)
     });
-    line("drain", "memory", &[("jobs", real(jobs)), ("batch", 64.0), ("jobs_per_s", ours)]);
+    print(&Line::new("drain", "memory").with("jobs", jobs).with("batch", 64_u32).with("jobs_per_s", ours));
 }
 
 /// Microseconds per job for enqueue, claim and complete.
@@ -120,11 +113,7 @@ fn cost(open: &dyn Fn() -> Load, stored: usize, jobs: usize, shape: Shape) -> Co
 /// The median of each cost on its own.
 fn median_cost(settings: &Settings, measure: &dyn Fn() -> Cost) -> Cost {
     let all: Vec<Cost> = (0..settings.rounds()).map(|_| measure()).collect();
-    Cost([0, 1, 2].map(|i| {
-        let mut one: Vec<f64> = all.iter().map(|cost| cost.0[i]).collect();
-        one.sort_by(f64::total_cmp);
-        one[one.len() / 2]
-    }))
+    Cost([0, 1, 2].map(|i| median(all.iter().map(|cost| cost.0[i]).collect())))
 }
 
 fn compare(scenario: &str, settings: &Settings, small: (usize, Shape), large: (usize, Shape)) {
@@ -138,16 +127,9 @@ fn compare(scenario: &str, settings: &Settings, small: (usize, Shape), large: (u
         let grown = median_cost(settings, &|| cost(open, large.0, jobs, large.1));
         let [enqueue, claim, complete] = [0, 1, 2].map(|i| grown.0[i] / base.0[i]);
         let whole = grown.0.iter().sum::<f64>() / base.0.iter().sum::<f64>();
-        let figures = [
-            ("enqueue_us", grown.0[0]),
-            ("claim_us", grown.0[1]),
-            ("complete_us", grown.0[2]),
-            ("enqueue_ratio", enqueue),
-            ("claim_ratio", claim),
-            ("complete_ratio", complete),
-            ("ratio", whole),
-        ];
-        line(scenario, name, &figures);
+        let line = Line::new(scenario, name).with("enqueue_us", grown.0[0]).with("claim_us", grown.0[1]);
+        let line = line.with("complete_us", grown.0[2]).with("enqueue_ratio", enqueue).with("claim_ratio", claim);
+        print(&line.with("complete_ratio", complete).with("ratio", whole));
     }
 }
 

@@ -1,0 +1,99 @@
+//! What every command has at hand.
+
+use crate::cli::Global;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::ui::Ui;
+use std::sync::Arc;
+use windlass::Error;
+use windlass::core::store::Store;
+use windlass_sqlite::Options;
+
+/// The kinds of store that a URL may name.
+const SCHEMES: [&str; 2] = ["sqlite", "memory"];
+
+/// What every command has at hand.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) ui: Ui,
+    store: Option<String>,
+}
+
+impl App {
+    /// Flags come before the environment, the environment before `windlass.toml`.
+    pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
+        let config = Config::read()?;
+        Ok(Self {
+            ui: Ui::new(global.json),
+            store: global.store.clone().filter(|url| !url.is_empty()).or(config.store),
+        })
+    }
+
+    /// The URL that was given, if one was.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.store.as_deref()
+    }
+
+    /// Opens the store that was named. An embedded one is made if it is not there.
+    pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.open(true)
+    }
+
+    /// Opens the store that was named, if it is there: who only looks must leave no empty file behind.
+    pub(crate) fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.open(false)
+    }
+
+    fn open(&self, create: bool) -> Result<Arc<dyn Store>, Failure> {
+        let url = self.url().ok_or_else(|| {
+            Failure::usage("no store is named")
+                .hint("say --store sqlite://jobs.db, set WINDLASS_STORE, or write `store = \"…\"` into windlass.toml")
+        })?;
+        check_scheme(url)?;
+        if url.starts_with("memory") {
+            self.ui.note("note: memory:// is empty at the start of every command and gone at its end");
+        }
+        let sqlite = url.starts_with("sqlite://");
+        if sqlite {
+            Options::from_url(url)?;
+        }
+        let opened = match create || !sqlite || says_create(url) {
+            true => windlass::open(url),
+            false => windlass::open(&format!("{url}{}create=false", if url.contains('?') { '&' } else { '?' })),
+        };
+        opened.map_err(if sqlite { cannot_open } else { Failure::from })
+    }
+}
+
+/// The URL decides itself.
+fn says_create(url: &str) -> bool {
+    url.split_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair.starts_with("create=")))
+}
+
+/// A typo is told from a store that is not there.
+fn check_scheme(url: &str) -> Result<(), Failure> {
+    let Some((scheme, _)) = url.split_once("://") else {
+        return Err(Failure::usage(format!("`{url}` is not the URL of a store"))
+            .hint(format!("a file is named as sqlite://{url}; for a try there is memory://")));
+    };
+    if SCHEMES.contains(&scheme) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("`{scheme}://` is no kind of store; there are sqlite:// and memory://"));
+    Err(match crate::values::nearest(scheme, &SCHEMES) {
+        Some(near) => failure.hint(format!("did you mean `{near}://`?")),
+        None => failure,
+    })
+}
+
+/// Whatever keeps a store from being opened, it is the store that is not available, and not the command that is wrong.
+fn cannot_open(error: Error) -> Failure {
+    match error {
+        Error::NotFound { what } => {
+            Failure::unavailable(format!("no such file: {}", what.trim_start_matches("the file ")))
+                .hint("check --store; the first `windlass enqueue` makes the file")
+        }
+        Error::Invalid { reason, .. } => Failure::unavailable(format!("the store cannot be opened: {reason}")),
+        other => Failure::from(other).made_unavailable(),
+    }
+}

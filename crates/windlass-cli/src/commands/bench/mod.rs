@@ -1,0 +1,164 @@
+//! `windlass bench`: how fast it is here, beside the least that the store costs.
+
+mod drain;
+mod enqueue;
+mod haul;
+mod latency;
+mod mixed;
+mod noop;
+mod scale;
+mod stand;
+
+use crate::app::App;
+use crate::failure::Failure;
+use clap::{Args, CommandFactory, Subcommand};
+use comfy_table::{CellAlignment, Table, presets};
+use stand::{Common, Stand};
+use std::process::ExitCode;
+use windlass_bench::Line;
+
+/// Measure enqueue, drain, latency and scale beside the bare minimum of the store
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    scenario: Option<Scenario>,
+}
+
+const AFTER: &str = "\
+Examples:
+  windlass bench drain                                            on a temporary SQLite file
+  windlass bench drain --store sqlite://bench.db --jobs 200000 --json
+  windlass bench enqueue --bulk --store memory://
+  windlass bench all --quick                                      a look at everything
+
+Both sides of a ratio are measured one after the other in one run, and the medians of three rounds are shown: the speed
+of a machine moves from minute to minute, the ratio hardly does. 1 is the floor: the least that the store costs, with
+nothing around it. The store must be empty (or --force), and the jobs are removed afterwards.";
+
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    Enqueue(enqueue::Enqueue),
+    Drain(drain::Drain),
+    Latency(latency::Latency),
+    Mixed(mixed::Mixed),
+    Scale(scale::Scale),
+    All(All),
+}
+
+/// All of them, one after the other
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  windlass bench all --quick\n  windlass bench all --store sqlite://bench.db --json"
+)]
+struct All {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Bench {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        match self.scenario {
+            None => list(app)?,
+            Some(Scenario::All(all)) => {
+                for scenario in all.scenarios() {
+                    scenario.show(app).await?;
+                }
+            }
+            Some(scenario) => scenario.show(app).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl All {
+    fn scenarios(&self) -> [Scenario; 6] {
+        let common = || self.common.clone();
+        [
+            Scenario::Enqueue(enqueue::Enqueue::new(common(), false)),
+            Scenario::Enqueue(enqueue::Enqueue::new(common(), true)),
+            Scenario::Drain(drain::Drain::new(common())),
+            Scenario::Latency(latency::Latency::new(common())),
+            Scenario::Mixed(mixed::Mixed::new(common())),
+            Scenario::Scale(scale::Scale::new(common())),
+        ]
+    }
+}
+
+impl Scenario {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Enqueue(enqueue) => &enqueue.common,
+            Self::Drain(drain) => &drain.common,
+            Self::Latency(latency) => &latency.common,
+            Self::Mixed(mixed) => &mixed.common,
+            Self::Scale(scale) => &scale.common,
+            Self::All(all) => &all.common,
+        }
+    }
+
+    /// Measures on a store that is left as it was, whatever happens, and shows what was found.
+    async fn show(&self, app: &App) -> Result<(), Failure> {
+        // Where the cost of growth is the question, the wait for the disk would hide it.
+        let durable = !matches!(self, Self::Scale(_));
+        let stand = Stand::open(app, self.common(), durable).await?;
+        let measured = tokio::select! {
+            measured = self.measure(&stand) => measured,
+            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+        };
+        let cleared = stand.clear().await;
+        let line = measured?;
+        cleared?;
+        if app.ui.json { app.ui.json(&line) } else { app.ui.line(format_args!("{}\n", table(&line))) }
+    }
+
+    async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
+        match self {
+            Self::Enqueue(enqueue) => enqueue.measure(stand).await,
+            Self::Drain(drain) => drain.measure(stand).await,
+            Self::Latency(latency) => latency.measure(stand).await,
+            Self::Mixed(mixed) => mixed.measure(stand).await,
+            Self::Scale(scale) => scale.measure(stand).await,
+            Self::All(_) => Err(Failure::usage("all of them are no single scenario")),
+        }
+    }
+}
+
+fn table(line: &Line) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (name, figure) in line.figures() {
+        table.add_row([(*name).to_owned(), figure.text()]);
+    }
+    if let Some(figures) = table.column_mut(1) {
+        figures.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What can be measured, as the help says it.
+fn list(app: &App) -> Result<(), Failure> {
+    let command = Scenarios::command();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for scenario in command.get_subcommands() {
+        let (name, about) = (scenario.get_name(), scenario.get_about().map(ToString::to_string).unwrap_or_default());
+        if app.ui.json {
+            app.ui.json(&serde_json::json!({ "scenario": name, "about": about }))?;
+        } else {
+            table.add_row([name, about.as_str()]);
+        }
+    }
+    if !app.ui.json {
+        app.ui.line(table)?;
+        app.ui.note("windlass bench SCENARIO --help says more");
+    }
+    Ok(())
+}
+
+/// The scenarios as a command of their own, to be listed.
+#[derive(Debug, clap::Parser)]
+struct Scenarios {
+    #[command(subcommand)]
+    _scenario: Scenario,
+}

@@ -1,0 +1,170 @@
+//! What every scenario stands on: a store that was empty, its floor, and how to measure.
+
+use super::noop::{Noop, QUEUE};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::ui::Ui;
+use clap::Args;
+use std::path::PathBuf;
+use windlass::Client;
+use windlass::core::name::QueueName;
+use windlass::core::store::{
+    BATCH_MAX, ChangeMany, ChangeManyOp, Filter, QueueCounts, QueueSettings, Retention, RetentionRule, Setting,
+};
+use windlass_bench::floor::Load;
+use windlass_bench::{FloorError, Ground};
+
+/// Jobs of one step while a backlog is made.
+const FILL: u32 = 10_000;
+
+/// What every scenario takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
+    /// How many jobs; each scenario has a number of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    jobs: Option<u32>,
+    /// Measure so often, and show the medians
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// One round, and a tenth of the work unless it is said how much
+    #[arg(long)]
+    quick: bool,
+    /// Measure also on a store that is not empty; only the queue `windlass-bench` is touched
+    #[arg(long)]
+    force: bool,
+    /// Where the temporary SQLite file goes when no store is named
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Common {
+    pub(super) fn rounds(&self) -> u32 {
+        if self.quick { 1 } else { self.rounds }
+    }
+
+    /// As many jobs as were asked for; else `n`, or a tenth of it.
+    pub(super) fn jobs(&self, n: u32) -> u32 {
+        self.jobs.unwrap_or_else(|| self.less(n))
+    }
+
+    pub(super) fn asked(&self) -> Option<u32> {
+        self.jobs
+    }
+
+    pub(super) fn less(&self, n: u32) -> u32 {
+        if self.quick { (n / 10).max(1) } else { n }
+    }
+}
+
+/// A store that is measured.
+pub(super) struct Stand {
+    pub(super) ui: Ui,
+    pub(super) ground: Ground,
+    queue: QueueName,
+}
+
+impl Stand {
+    /// Opens the store and refuses one that is in use. With none named, it is a file that is gone afterwards.
+    pub(super) async fn open(app: &App, common: &Common, durable: bool) -> Result<Self, Failure> {
+        let ground = match app.url() {
+            Some(url) => Ground::open(url).await?,
+            None => Ground::temporary(common.dir.as_deref(), durable)?,
+        };
+        let stand = Self { ui: app.ui, ground, queue: QueueName::new(QUEUE)? };
+        if common.force {
+            stand.clear().await?;
+        } else {
+            stand.refuse_what_is_in_use().await?;
+        }
+        Ok(stand)
+    }
+
+    async fn refuse_what_is_in_use(&self) -> Result<(), Failure> {
+        let store = &self.ground.store;
+        let (queues, schedules) = (store.queues().await?, store.schedules().await?);
+        if queues.is_empty() && schedules.is_empty() {
+            return Ok(());
+        }
+        let left_over = schedules.is_empty() && queues.iter().all(|queue| queue.name == self.queue);
+        let hint = if left_over {
+            format!("the queue `{QUEUE}` was left by a bench that was broken off; --force removes it and goes on")
+        } else {
+            format!("name another file, leave --store out, or say --force: only the queue `{QUEUE}` is touched")
+        };
+        let what = format!("the store is not empty: {} queues, {} schedules", queues.len(), schedules.len());
+        Err(Failure::conflict(what).hint(hint))
+    }
+
+    /// A client of the store.
+    pub(super) fn client(&self) -> Client {
+        Client::new(self.ground.store.clone())
+    }
+
+    /// Removes the jobs and the queue.
+    pub(super) async fn clear(&self) -> Result<(), Failure> {
+        let filter = Filter { queue: Some(self.queue.clone()), ..Filter::default() };
+        let mut cursor = None;
+        loop {
+            let (op, filter) = (ChangeManyOp::Obliterate { force: true }, filter.clone());
+            let max = u32::try_from(BATCH_MAX).unwrap_or(u32::MAX);
+            match self.ground.store.change_many(ChangeMany { op, filter, max, cursor }).await {
+                Ok(changed) if changed.cursor.is_some() => cursor = changed.cursor,
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// An empty queue that keeps what has ended, so that it can be counted.
+    pub(super) async fn fresh_queue(&self) -> Result<(), Failure> {
+        self.clear().await?;
+        let keep = RetentionRule::default();
+        let retention = Retention { succeeded: keep, failed: keep, cancelled: keep };
+        let settings = QueueSettings { retention, ..QueueSettings::default() };
+        Ok(self.ground.store.configure(Setting::Queue { queue: self.queue.clone(), settings }).await?)
+    }
+
+    /// Enqueues what does nothing, many at a time.
+    pub(super) async fn fill(&self, jobs: u32) -> Result<(), Failure> {
+        self.fill_with(jobs, Noop::new).await
+    }
+
+    pub(super) async fn fill_with<J: windlass::Job>(&self, jobs: u32, make: impl Fn(u32) -> J) -> Result<(), Failure> {
+        let (client, bar) = (self.client(), self.ui.bar(jobs.into(), "backlog"));
+        let mut from = 0;
+        while from < jobs {
+            let to = jobs.min(from + FILL);
+            for answer in client.enqueue_all((from..to).map(&make)).await? {
+                answer?;
+            }
+            bar.set_position(to.into());
+            from = to;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// What the store counts on the queue.
+    pub(super) async fn counts(&self) -> Result<QueueCounts, Failure> {
+        let queues = self.ground.store.queues().await?;
+        let queue = queues.into_iter().find(|queue| queue.name == self.queue);
+        Ok(queue.map(|queue| queue.counts).unwrap_or_default())
+    }
+
+    /// The floor's claim and complete.
+    pub(super) fn floor_drain(&self, jobs: u32, batch: usize) -> Result<f64, Failure> {
+        Ok(self.ground.floor.drain(Load { jobs: jobs as usize, batch })?)
+    }
+
+    /// The floor's enqueue.
+    pub(super) fn floor_enqueue(&self, jobs: u32, batch: usize) -> Result<f64, Failure> {
+        Ok(self.ground.floor.enqueue(Load { jobs: jobs as usize, batch })?)
+    }
+}
+
+impl From<FloorError> for Failure {
+    fn from(error: FloorError) -> Self {
+        Self::failed(error.to_string())
+    }
+}

@@ -1,0 +1,274 @@
+//! Queues, workers, jobs and schedules.
+
+use super::{Finding, file};
+use crate::commands::explain::{hint, quoted, sentence};
+use crate::failure::Failure;
+use crate::values::{about, clean, count, relative};
+use std::collections::{BTreeMap, BTreeSet};
+use windlass::core::job::{JobSummary, State};
+use windlass::core::name::QueueName;
+use windlass::core::schedule::Rule;
+use windlass::core::store::{Filter, LIST_MAX, ListOrder, ListRequest, Reason, Store, StoreInfo};
+use windlass::core::time::Timestamp;
+
+/// So many jobs of a queue are asked why they wait, one of each kind.
+const KINDS_MAX: usize = 20;
+/// So many different errors are named.
+const ERRORS_MAX: usize = 5;
+/// Maintenance runs every second; whatever is later than this was not looked at by anybody.
+const LATE_MS: u64 = 15_000;
+
+/// Paused queues with a backlog, and queues that are full.
+pub(super) async fn queues(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let queues = store.queues().await?;
+    for queue in &queues {
+        let (name, settings) = (&queue.name, &queue.settings);
+        let waiting = queue.counts.ready + queue.counts.scheduled;
+        if settings.paused && waiting > 0 {
+            findings.push(
+                Finding::warning("paused", format!("`{name}` is paused, and {} on it", count(waiting, "job")))
+                    .hint(format!("windlass queues resume {}", quoted(name.as_str()))),
+            );
+        }
+        for kind in settings.paused_kinds.iter().filter(|_| queue.counts.ready > 0) {
+            findings.push(
+                Finding::warning("paused", format!("the kind `{kind}` of `{name}` is paused")).hint(format!(
+                    "windlass queues resume {} --kind {}",
+                    quoted(name.as_str()),
+                    quoted(kind.as_str())
+                )),
+            );
+        }
+        if settings.len_max.is_some_and(|max| waiting >= max) {
+            findings.push(
+                Finding::error("full", format!("`{name}` holds {waiting} waiting jobs and refuses more")).hint(
+                    format!(
+                        "add workers, or raise it: windlass queues set {} --max-length none",
+                        quoted(name.as_str())
+                    ),
+                ),
+            );
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(
+            "queues",
+            format!("{}, none paused with jobs or full", count(queues.len() as u64, "queue")),
+        ));
+    }
+    Ok(findings)
+}
+
+/// Workers that are dead, and queues with work that nobody works on.
+pub(super) async fn workers(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+    let (workers, now) = (store.workers().await?, store.now().await?);
+    let mut findings = Vec::new();
+    for dead in workers.iter().filter(|worker| !worker.live) {
+        let seen = relative(dead.seen_at, now);
+        findings.push(
+            Finding::warning(
+                "workers",
+                format!("{} was last heard of {seen} and did not say goodbye", dead.beat.worker),
+            )
+            .hint("it crashed, froze or was killed; what it held is taken back by itself"),
+        );
+    }
+    let live: Vec<_> = workers.iter().filter(|worker| worker.live).collect();
+    let served: BTreeSet<&QueueName> = live.iter().flat_map(|worker| &worker.beat.queues).collect();
+    for queue in store.queues().await? {
+        if queue.counts.ready > 0 && !queue.settings.paused && !served.contains(&queue.name) {
+            findings.push(
+                Finding::error(
+                    "workers",
+                    format!(
+                        "{} ready on `{}`, and no live worker works on it",
+                        count(queue.counts.ready, "job"),
+                        queue.name
+                    ),
+                )
+                .hint(format!("start a worker for the queue `{}`", queue.name)),
+            );
+        }
+    }
+    let text = count(live.len() as u64, "live worker");
+    findings.push(if live.is_empty() { Finding::info("workers", text) } else { Finding::ok("workers", text) });
+    Ok(findings)
+}
+
+/// What samples of the jobs tell.
+pub(super) async fn samples(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+    let now = store.now().await?;
+    let mut findings = Vec::new();
+    for queue in store.queues().await? {
+        let counts = queue.counts;
+        let mut quarantined = Vec::new();
+        if counts.ready > 0 {
+            let ready = sample(store, &queue.name, State::Ready).await?;
+            findings.extend(unhandled(store, &queue.name, &ready, now).await?);
+            quarantined.extend(ready);
+        }
+        if counts.active > 0 {
+            let active = sample(store, &queue.name, State::Active).await?;
+            findings.extend(expired(store, &queue.name, &active, now).await?);
+            quarantined.extend(active);
+        }
+        if counts.scheduled > 0 {
+            let scheduled = sample(store, &queue.name, State::Scheduled).await?;
+            findings.extend(overdue(&queue.name, &scheduled, now));
+            quarantined.extend(scheduled);
+        }
+        if counts.failed > 0 {
+            let failed = sample(store, &queue.name, State::Failed).await?;
+            findings.extend(failures(&queue.name, &failed, counts.failed));
+            quarantined.extend(failed);
+        }
+        quarantined.retain(|job| job.quarantined);
+        if let Some(first) = quarantined.first() {
+            let count = count(quarantined.len() as u64, "job");
+            findings.push(
+                Finding::warning(
+                    "quarantine",
+                    format!("{count} of `{}` not readable, such as {}", queue.name, first.id),
+                )
+                .hint(format!(
+                    "windlass jobs show {} says why; then windlass jobs remove {} --yes",
+                    first.id, first.id
+                )),
+            );
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("jobs", "none is stuck, failed or damaged"));
+    }
+    Ok(findings)
+}
+
+async fn sample(store: &dyn Store, queue: &QueueName, state: State) -> Result<Vec<JobSummary>, Failure> {
+    let filter = Filter { queue: Some(queue.clone()), state: Some(state), ..Filter::default() };
+    let order = if state.is_terminal() { ListOrder::Descending } else { ListOrder::Ascending };
+    Ok(store.list(ListRequest { filter, order, cursor: None, limit: LIST_MAX }).await?.jobs)
+}
+
+/// Kinds and labels that nobody handles: one job of each kind is asked why it waits.
+async fn unhandled(
+    store: &dyn Store,
+    queue: &QueueName,
+    ready: &[JobSummary],
+    now: Timestamp,
+) -> Result<Vec<Finding>, Failure> {
+    let mut kinds = BTreeMap::new();
+    for job in ready {
+        kinds.entry(&job.kind).or_insert(job.id);
+    }
+    let mut findings = Vec::new();
+    for (kind, id) in kinds.into_iter().take(KINDS_MAX) {
+        // It may be gone by now.
+        let Ok(explanation) = store.explain(id).await else { continue };
+        if matches!(explanation.reason, Reason::NoWorkerForKind { .. } | Reason::NoWorkerWithLabels { .. }) {
+            let text = format!("`{kind}` on `{queue}`, such as {id}: {}", sentence(&explanation, now));
+            let finding = Finding::error("unhandled", text);
+            findings.push(match hint(&explanation, queue.as_str()) {
+                Some(hint) => finding.hint(hint),
+                None => finding,
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Leases that ran out and were not taken back.
+async fn expired(
+    store: &dyn Store,
+    queue: &QueueName,
+    active: &[JobSummary],
+    now: Timestamp,
+) -> Result<Option<Finding>, Failure> {
+    let jobs = store.get(active.iter().map(|job| job.id).collect()).await?;
+    let leases = jobs.iter().flatten().filter_map(|job| job.lease.as_ref());
+    let late: Vec<u64> = leases.map(|lease| now.ms_since(lease.expires_at)).filter(|ms| *ms > LATE_MS).collect();
+    let longest = late.iter().max().copied().map(about);
+    Ok(longest.map(|longest| {
+        let text = format!(
+            "{} of `{queue}` ran out, up to {longest} ago, and not taken back",
+            count(late.len() as u64, "lease")
+        );
+        Finding::error("maintenance", text).hint("no maintenance is running: start a worker, any one does it")
+    }))
+}
+
+/// Jobs whose time has come and that nobody made ready.
+fn overdue(queue: &QueueName, scheduled: &[JobSummary], now: Timestamp) -> Option<Finding> {
+    let late: Vec<u64> =
+        scheduled.iter().filter_map(|job| job.due_at).map(|due| now.ms_since(due)).filter(|ms| *ms > LATE_MS).collect();
+    let longest = late.iter().max().copied().map(about);
+    longest.map(|longest| {
+        let text =
+            format!("{} of `{queue}` due, up to {longest} ago, and not made ready", count(late.len() as u64, "job"));
+        Finding::error("maintenance", text).hint("no maintenance is running: start a worker, any one does it")
+    })
+}
+
+/// What failed, by what went wrong.
+fn failures(queue: &QueueName, failed: &[JobSummary], total: u64) -> Vec<Finding> {
+    let mut by_error: BTreeMap<String, usize> = BTreeMap::new();
+    for job in failed.iter().filter(|job| !job.quarantined) {
+        let error = clean(job.last_error.as_deref().unwrap_or("no reason was given"));
+        *by_error.entry(error.chars().take(100).collect()).or_default() += 1;
+    }
+    let mut errors: Vec<(String, usize)> = by_error.into_iter().collect();
+    errors.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let of =
+        if total > failed.len() as u64 { format!(" (of the last {} of {total})", failed.len()) } else { String::new() };
+    let which = format!("--queue {} --state failed", quoted(queue.as_str()));
+    let say = |(error, number): (String, usize)| {
+        Finding::warning("failed", format!("{} of `{queue}`{of}: {error}", count(number as u64, "failed job")))
+            .hint(format!("windlass jobs list {which}; when it is mended: windlass jobs retry {which}"))
+    };
+    errors.into_iter().take(ERRORS_MAX).map(say).collect()
+}
+
+/// Schedules that are late, damaged, or can never tick.
+pub(super) async fn schedules(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, Failure> {
+    let (schedules, now) = (store.schedules().await?, store.now().await?);
+    let mut findings = Vec::new();
+    for schedule in schedules.iter().filter(|schedule| !schedule.paused) {
+        let name = &schedule.name;
+        let late_ms = schedule.next_tick.map_or(0, |tick| now.ms_since(tick));
+        if late_ms > LATE_MS {
+            let text = format!("`{name}` should have ticked {} ago", about(late_ms));
+            findings.push(Finding::error("schedules", text)
+                .hint("no maintenance is running: start a worker, any one does it; or its tick cannot be handled: see the workers' log"));
+        }
+        if matches!(schedule.rule, Rule::Cron { .. }) && schedule.rule.check().is_err() {
+            findings.push(
+                Finding::error("schedules", format!("the rule of `{name}` cannot be read any more"))
+                    .hint(format!("windlass schedules add {} … replaces it", quoted(name.as_str()))),
+            );
+        }
+    }
+    let readable = schedules.iter().map(|schedule| schedule.name.as_str()).collect();
+    for name in damaged(info, &readable) {
+        let shell = quoted(&name);
+        findings.push(Finding::error("schedules", format!("`{name}` is damaged and never ticks")).hint(format!(
+            "windlass schedules add {shell} … replaces it, windlass schedules remove {shell} --yes removes it"
+        )));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(
+            "schedules",
+            format!("{}, none late or damaged", count(schedules.len() as u64, "schedule")),
+        ));
+    }
+    Ok(findings)
+}
+
+/// Schedules that are in the file and cannot be read: the store leaves them out.
+fn damaged(info: &StoreInfo, readable: &BTreeSet<&str>) -> Vec<String> {
+    let names = file::path(info).and_then(|path| file::connect(&path).ok()).and_then(|conn| {
+        let mut statement = conn.prepare("SELECT name FROM windlass_schedule ORDER BY name").ok()?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0)).ok()?;
+        Some(rows.flatten().collect::<Vec<String>>())
+    });
+    names.unwrap_or_default().into_iter().filter(|name| !readable.contains(name.as_str())).collect()
+}

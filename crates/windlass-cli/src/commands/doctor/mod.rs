@@ -1,0 +1,176 @@
+//! `windlass doctor`: what is wrong with a store, and what to do about it.
+
+mod file;
+mod jobs;
+mod time;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::ui::{ERROR, GOOD, STRONG, WARNING};
+use crate::values::clean;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+use windlass::core::store::{Durability, Store, StoreInfo};
+
+const AFTER: &str = "\
+Changes nothing. Each finding has a severity (ok, info, warning, error) and says what to do; the exit code is 1 when there \
+is an error among them. With --json each finding is a line: {severity, check, message, hint}.
+
+Jobs are looked at in samples of up to 1,000 of each queue and state, so that it is quick on a large store.
+
+Examples:
+  windlass doctor
+  windlass doctor --deep
+  windlass doctor --json | jq 'select(.severity == \"error\")'";
+
+/// Look for what is wrong with a store, and say what to do about it.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Doctor {
+    /// Check the whole file, however large it is
+    #[arg(long)]
+    deep: bool,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Severity {
+    Ok,
+    Info,
+    Warning,
+    Error,
+}
+
+/// Something that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    severity: Severity,
+    check: &'static str,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn new(severity: Severity, check: &'static str, message: impl Into<String>) -> Self {
+        Self { severity, check, message: message.into(), hint: None }
+    }
+
+    fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, check, message)
+    }
+
+    fn info(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Info, check, message)
+    }
+
+    fn warning(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, check, message)
+    }
+
+    fn error(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, check, message)
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let info = store.info().await?;
+        let mut worst = Severity::Ok;
+        for step in [Step::Store, Step::File, Step::Time, Step::Queues, Step::Workers, Step::Jobs, Step::Schedules] {
+            let findings = self
+                .look(step, store.as_ref(), &info)
+                .await
+                .unwrap_or_else(|failure| vec![Finding::error(step.name(), failure.to_string())]);
+            for finding in findings {
+                worst = worst.max(finding.severity);
+                print(app, &finding)?;
+            }
+        }
+        store.close().await?;
+        Ok(if worst == Severity::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// One part of it; what one part stumbles over must not hide the others.
+    async fn look(&self, step: Step, store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, Failure> {
+        match step {
+            Step::Store => Ok(vec![about(info)]),
+            Step::File => Ok(file::look(info, self.deep)),
+            Step::Time => time::look(store).await,
+            Step::Queues => jobs::queues(store).await,
+            Step::Workers => jobs::workers(store).await,
+            Step::Jobs => jobs::samples(store).await,
+            Step::Schedules => jobs::schedules(store, info).await,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Store,
+    File,
+    Time,
+    Queues,
+    Workers,
+    Jobs,
+    Schedules,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::File => "file",
+            Self::Time => "time",
+            Self::Queues => "queues",
+            Self::Workers => "workers",
+            Self::Jobs => "jobs",
+            Self::Schedules => "schedules",
+        }
+    }
+}
+
+fn print(app: &App, finding: &Finding) -> Result<(), Failure> {
+    if app.ui.json {
+        return app.ui.json(finding);
+    }
+    let (style, word) = match finding.severity {
+        Severity::Ok => (GOOD, "ok"),
+        Severity::Info => (STRONG, "info"),
+        Severity::Warning => (WARNING, "warning"),
+        Severity::Error => (ERROR, "error"),
+    };
+    app.ui.line(format_args!("{style}{word:<8}{style:#}{:<12}{}", finding.check, clean(&finding.message)))?;
+    match &finding.hint {
+        Some(hint) => app.ui.line(format_args!("{:20}next: {}", "", clean(hint))),
+        None => Ok(()),
+    }
+}
+
+/// What the store is and promises.
+fn about(info: &StoreInfo) -> Finding {
+    let details: Vec<String> = info.details.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let (class, meaning) = match info.durability {
+        Durability::None => ("none", "nothing survives the end of the process"),
+        Durability::Process => ("process", "acknowledged work survives a crash of our processes, not a power cut"),
+        Durability::Power => ("power", "acknowledged work survives a power cut"),
+        Durability::FailoverBestEffort => (
+            "failover-best-effort",
+            "acknowledged work survives a power cut of one server; a failover may lose the last of it",
+        ),
+    };
+    let text = format!("{}, layout {}, {}; durability {class}: {meaning}", info.store, info.layout, details.join(", "));
+    match info.durability {
+        Durability::None => Finding::warning("store", text).hint("for work that matters use sqlite://FILE"),
+        Durability::Process => {
+            Finding::info("store", text).hint("leave out ?synchronous=normal to survive a power cut")
+        }
+        Durability::Power | Durability::FailoverBestEffort => Finding::ok("store", text),
+    }
+}

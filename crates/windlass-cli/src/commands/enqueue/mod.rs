@@ -1,0 +1,167 @@
+//! `windlass enqueue`: one job, or many.
+
+mod bulk;
+
+use crate::app::App;
+use crate::commands::unless_interrupted;
+use crate::failure::Failure;
+use crate::job_input::JobInput;
+use crate::values::Span;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::core::id::{Ids, JobId};
+use windlass::core::job::{Job, NewJob, State};
+use windlass::core::random::StrongRandom;
+use windlass::core::store::{EnqueueRequest, Enqueued, Store, WaitFor};
+use windlass::core::time::SystemClock;
+use windlass::{Error, Result as StoreResult};
+
+/// How long a wait goes without a look of its own, in case a wake-up gets lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often an enqueue whose answer got lost is repeated.
+const TRIES: u32 = 5;
+
+const AFTER: &str = "\
+Prints the job's id. A job that is there already, or that another one stands for, is no failure: the id is that of the \
+job that does the work.
+
+A bulk file has one JSON object a line: queue, kind, payload, and the job options above under the same names, with _ \
+for - (labels is a list, metadata an object). A file is checked as a whole before anything is enqueued; standard input \
+is enqueued as it comes, up to the first bad line. Prints {created, existing, deduplicated, replaced, held, refused}.
+
+Examples:
+  windlass enqueue mail welcome '{\"to\":\"ada@example.org\"}'
+  windlass enqueue mail digest --delay 2h --attempts 5 --retry exponential:5s..10m
+  windlass enqueue billing invoice @invoice.json --group acme --unique invoice-4711
+  generate-report | windlass enqueue reports render - --content-type text/csv
+  windlass enqueue thumbs resize '{\"id\":7}' --wait=30s
+  windlass enqueue --bulk jobs.ndjson
+  echo '{\"queue\":\"mail\",\"kind\":\"digest\",\"delay\":\"5m\"}' | windlass enqueue --bulk -";
+
+/// Enqueue a job, or many from a file.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Enqueue {
+    #[command(flatten)]
+    job: JobInput,
+    /// Wait until the job has ended, print its result, and fail if it failed; for ever, or for so long: --wait=30s
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, conflicts_with = "bulk")]
+    wait: Option<Option<Span>>,
+    /// Enqueue the jobs of this file, one JSON object a line; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "job")]
+    bulk: Option<PathBuf>,
+}
+
+impl Enqueue {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        if let Some(file) = &self.bulk {
+            return bulk::run(app, file).await;
+        }
+        unless_interrupted(app, self.one(app)).await
+    }
+
+    async fn one(self, app: &App) -> Result<ExitCode, Failure> {
+        let (spec, due) = self.job.into_spec()?;
+        let store = app.store()?;
+        let job = NewJob::new(ids().next(), spec).due(due);
+        let enqueued = send(store.as_ref(), vec![job]).await?.pop().unwrap_or_else(|| Err(no_answer()))?;
+        say(app, &enqueued, self.wait.is_some())?;
+        let code = match self.wait {
+            None => ExitCode::SUCCESS,
+            Some(time) => show_result(app, enqueued.id(), wait(store.as_ref(), enqueued.id(), time).await?)?,
+        };
+        store.close().await?;
+        Ok(code)
+    }
+}
+
+/// Makes ids.
+pub(crate) fn ids() -> Ids {
+    Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
+}
+
+fn no_answer() -> Error {
+    Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
+}
+
+/// The ids are ours, so a call whose answer got lost may be repeated.
+async fn send(store: &dyn Store, jobs: Vec<NewJob>) -> StoreResult<Vec<StoreResult<Enqueued>>> {
+    let request = EnqueueRequest::new(jobs);
+    for n in 1..TRIES {
+        match store.enqueue(request.clone()).await {
+            Err(error) if error.is_outcome_unknown() => tokio::time::sleep(Duration::from_millis(50) * n).await,
+            answer => return answer,
+        }
+    }
+    store.enqueue(request).await
+}
+
+fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {
+    let id = enqueued.id();
+    if app.ui.json {
+        let mut value = json!(enqueued);
+        value["id"] = json!(id);
+        return app.ui.json(&value);
+    }
+    match enqueued {
+        Enqueued::Created { .. } => {}
+        Enqueued::Existing { .. } => app.ui.note("note: this very job was there already"),
+        Enqueued::Deduplicated { .. } => {
+            app.ui.note("note: another job with its dedup key stands for it; this is its id");
+        }
+        Enqueued::Replaced { old, .. } => app.ui.note(format_args!("note: it took the place of {old}")),
+        Enqueued::Held { behind, .. } => app.ui.note(format_args!("note: it waits until {behind} has ended")),
+    }
+    if waits {
+        app.ui.note(format_args!("waiting for {id}"));
+        return Ok(());
+    }
+    app.ui.line(id)
+}
+
+/// The ended job; `None` when it is gone.
+async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option<Job>, Failure> {
+    let ended = async {
+        loop {
+            match store.get(vec![id]).await?.pop().flatten() {
+                Some(job) if !job.state.is_terminal() => {}
+                done => return Ok(done),
+            }
+            // Whatever comes of the wait, the next look tells.
+            let _ = tokio::time::timeout(LOOK_AGAIN, store.wait(WaitFor::Job(id))).await;
+        }
+    };
+    let Some(time) = time else { return ended.await };
+    tokio::time::timeout(time.duration(), ended).await.unwrap_or_else(|_| {
+        Err(Failure::failed(format!("the job {id} has not ended within {time}"))
+            .hint(format!("windlass explain {id} says why; windlass jobs watch {id} waits on")))
+    })
+}
+
+fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failure> {
+    let Some(job) = job else {
+        return Err(Failure::failed(format!("the job {id} ended and is gone, so its result is lost"))
+            .hint("keep it for a while with --keep-succeeded 5m"));
+    };
+    if app.ui.json {
+        let result = job.result.as_ref().map(crate::view::payload);
+        app.ui.json(&json!({ "id": id, "state": job.state, "result": result, "failure": job.failures.last() }))?;
+    }
+    match job.state {
+        State::Succeeded => {
+            if let Some(result) = job.result.filter(|_| !app.ui.json) {
+                app.ui.bytes(&result.bytes)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        state => {
+            let why = job.failures.last().map(|failure| format!(": {}", crate::values::clean(&failure.message)));
+            Err(Failure::failed(format!("the job {id} is {state}{}", why.unwrap_or_default()))
+                .hint(format!("windlass jobs show {id}")))
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `windlass groups`: look at the groups of a queue and change them.
+
+use crate::app::App;
+use crate::commands::queues::put;
+use crate::failure::Failure;
+use crate::many;
+use crate::table::{Table, maybe, number, text};
+use crate::values::{OrNone, RateText, rate_text, relative};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::process::ExitCode;
+use windlass::core::name::{GroupName, QueueName};
+use windlass::core::store::{GroupSettings, GroupStatus, GroupsRequest, LIST_MAX, Setting, Store};
+
+/// Look at the groups of a queue and change their settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Groups {
+    List(List),
+    Set(Set),
+}
+
+impl Groups {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(list) => list.run(app).await,
+            Self::Set(set) => set.run(app).await,
+        }
+    }
+}
+
+/// List the groups of a queue that have work or settings.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  windlass groups list tenants\n  windlass groups list tenants --json")]
+pub(crate) struct List {
+    /// The queue
+    queue: QueueName,
+}
+
+impl List {
+    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        many::queue(store.as_ref(), &self.queue).await?;
+        let now = store.now().await?;
+        let mut table = Table::new(&["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
+        let mut after = None;
+        loop {
+            let request = GroupsRequest { queue: self.queue.clone(), after, limit: LIST_MAX };
+            let page = store.groups(request).await?;
+            for group in &page.groups {
+                if app.ui.json {
+                    app.ui.json(group)?;
+                    continue;
+                }
+                let limited =
+                    group.rate_limited_until.map(|until| format!("rate limited, goes on {}", relative(until, now)));
+                table.row(vec![
+                    text(&group.name),
+                    number(group.ready),
+                    number(group.active),
+                    maybe(group.settings.cap),
+                    maybe(group.settings.rate.map(rate_text)),
+                    maybe(group.settings.weight),
+                    text(limited.unwrap_or_default()),
+                ]);
+            }
+            after = page.groups.last().map(|group| group.name.clone()).filter(|_| page.more);
+            if after.is_none() {
+                break;
+            }
+        }
+        if !app.ui.json {
+            match table.is_empty() {
+                true => app.ui.note("no groups"),
+                false => app.ui.table(&table)?,
+            }
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Change the settings of one group; what it does not say, the queue's settings for groups say.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  windlass groups set tenants acme --cap 5 --weight 2\n  windlass groups set tenants acme --rate none"
+)]
+pub(crate) struct Set {
+    /// The queue
+    queue: QueueName,
+    /// The group
+    group: GroupName,
+    /// How many of its jobs may be active at once
+    #[arg(long, value_name = "N|none")]
+    cap: Option<OrNone<u32>>,
+    /// How many of its jobs may start in how long: 100/1m
+    #[arg(long, value_name = "RATE|none")]
+    rate: Option<OrNone<RateText>>,
+    /// Its share: a group of weight 2 gets two turns where one of weight 1 gets one
+    #[arg(long, value_name = "N|none")]
+    weight: Option<OrNone<u32>>,
+}
+
+impl Set {
+    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        many::queue(store.as_ref(), &self.queue).await?;
+        let before = self.find(store.as_ref()).await?.map(|group| group.settings).unwrap_or_default();
+        let mut after = before;
+        let given = [
+            put(&mut after.cap, self.cap.map(OrNone::value)),
+            put(&mut after.rate, self.rate.map(|rate| rate.value().map(|rate| rate.0))),
+            put(&mut after.weight, self.weight.map(OrNone::value)),
+        ];
+        if !given.contains(&true) {
+            return Err(Failure::usage("nothing is to be changed").hint("name a setting, such as --cap 5; see --help"));
+        }
+        after.check()?;
+        let (queue, group) = (self.queue, self.group);
+        store.configure(Setting::Group { queue: queue.clone(), group: group.clone(), settings: after }).await?;
+        if app.ui.json {
+            app.ui.json(&json!({ "queue": queue, "group": group, "before": before, "after": after }))?;
+        } else {
+            for ((name, old), (_, new)) in words(before).into_iter().zip(words(after)).filter(|(old, new)| old != new) {
+                app.ui.line(format_args!("{name}: {old} → {new}"))?;
+            }
+            if before == after {
+                app.ui.note("it was set so already");
+            }
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The group as it is now. Groups come by name, so those behind it are not read.
+    async fn find(&self, store: &dyn Store) -> Result<Option<GroupStatus>, Failure> {
+        let mut after = None;
+        loop {
+            let page = store.groups(GroupsRequest { queue: self.queue.clone(), after, limit: LIST_MAX }).await?;
+            after = page.groups.last().map(|group| group.name.clone()).filter(|last| page.more && *last < self.group);
+            if let Some(found) = page.groups.into_iter().find(|group| group.name == self.group) {
+                return Ok(Some(found));
+            }
+            if after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn words(settings: GroupSettings) -> [(&'static str, String); 3] {
+    let plain = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+    [
+        ("cap", plain(settings.cap.map(|cap| cap.to_string()))),
+        ("rate", plain(settings.rate.map(rate_text))),
+        ("weight", plain(settings.weight.map(|weight| weight.to_string()))),
+    ]
+}

@@ -1,0 +1,110 @@
+//! `windlass jobs list`.
+
+use super::Which;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::table::{Cell, Table, maybe, number, state, text, whole};
+use crate::values::relative;
+use clap::Args;
+use serde_json::json;
+use std::process::ExitCode;
+use windlass::core::job::JobSummary;
+use windlass::core::store::{LIST_MAX, ListOrder, ListRequest};
+use windlass::core::time::Timestamp;
+
+const AFTER: &str = "\
+Jobs come by queue and state, and within a state in the order in which they come or came; --newest turns that round. \
+With --json each job is a line; when there are more, the last line is {\"cursor\": \"…\"} for --cursor, which goes with the \
+same filter and order only.
+
+Examples:
+  windlass jobs list --state failed
+  windlass jobs list --queue mail --text ada@example.org --newest
+  windlass jobs list --state failed --all --json | windlass jobs retry -";
+
+/// List and search jobs.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct List {
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)), allow_negative_numbers = true)]
+    limit: u32,
+    /// All of them, page by page
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Go on where an earlier listing ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// The latest first
+    #[arg(long)]
+    newest: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl List {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let now = store.now().await?;
+        let order = if self.newest { ListOrder::Descending } else { ListOrder::Ascending };
+        let filter = self.which.filter();
+        let (mut cursor, mut left) = (self.cursor, if self.all { u64::MAX } else { u64::from(self.limit) });
+        let mut table = Table::new(&["ID", "QUEUE", "KIND", "STATE", "TRIES", "PRIO", "WHEN", "NOTE"]);
+        loop {
+            let limit = u32::try_from(left).unwrap_or(LIST_MAX).min(LIST_MAX);
+            let page = store.list(ListRequest { filter: filter.clone(), order, cursor, limit }).await?;
+            cursor = page.cursor;
+            left -= page.jobs.len() as u64;
+            for job in &page.jobs {
+                if app.ui.json {
+                    app.ui.json(job)?;
+                } else {
+                    table.row(row(job, now));
+                }
+            }
+            // A page may be short and still carry a cursor.
+            if cursor.is_none() || left == 0 {
+                break;
+            }
+        }
+        finish(app, &table, cursor)?;
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn finish(app: &App, table: &Table, cursor: Option<String>) -> Result<(), Failure> {
+    if app.ui.json {
+        return cursor.map_or(Ok(()), |cursor| app.ui.json(&json!({ "cursor": cursor })));
+    }
+    if table.is_empty() {
+        app.ui.note("no jobs");
+    } else {
+        app.ui.table(table)?;
+    }
+    if let Some(cursor) = cursor {
+        app.ui.note(format_args!("there are more: --all, or --cursor {cursor}"));
+    }
+    Ok(())
+}
+
+fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {
+    let when =
+        job.finished_at.or(job.due_at).or(job.claimed_at.filter(|_| job.worker.is_some())).unwrap_or(job.created_at);
+    let note = match (&job.last_error, &job.worker) {
+        _ if job.quarantined => Some("quarantined: its stored form cannot be read".to_owned()),
+        (_, Some(worker)) => Some(format!("by {worker}")),
+        (Some(error), None) => Some(error.clone()),
+        (None, None) => job.group.as_ref().map(|group| format!("group {group}")),
+    };
+    vec![
+        whole(job.id),
+        text(&job.queue),
+        text(&job.kind),
+        state(job.state),
+        number(format_args!("{}/{}", job.attempt, job.attempts_max)),
+        number(job.priority),
+        whole(relative(when, now)),
+        maybe(note),
+    ]
+}

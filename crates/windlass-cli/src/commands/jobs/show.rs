@@ -1,0 +1,131 @@
+//! `windlass jobs show`.
+
+use crate::app::App;
+use crate::commands::explain::{hint, sentence};
+use crate::failure::Failure;
+use crate::ui::STRONG;
+use crate::values::{Span, clean, relative};
+use crate::view::{Shown, pretty};
+use clap::Args;
+use std::fmt::Display;
+use std::process::ExitCode;
+use windlass::core::id::JobId;
+use windlass::core::job::Job;
+use windlass::core::time::Timestamp;
+
+const AFTER: &str = "\
+Examples:
+  windlass jobs show 0-01k9z3v8q2f7t8x6m5n4p3r2s1
+  windlass jobs show 0-01k9z3v8q2f7t8x6m5n4p3r2s1 --json | jq .payload";
+
+/// Show everything about one job.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Show {
+    /// The job's id
+    id: JobId,
+}
+
+impl Show {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let job = store.get(vec![self.id]).await?.pop().flatten();
+        let job = job.ok_or_else(|| Failure::not_found(format!("there is no job {}", self.id)))?;
+        let (explanation, now) = (store.explain(self.id).await?, store.now().await?);
+        let text = sentence(&explanation, now);
+        if app.ui.json {
+            app.ui.json(&Shown::new(&job, &explanation, &text))?;
+        } else {
+            let sheet = Sheet { app, now };
+            sheet.head(&job, &text)?;
+            if let Some(hint) = hint(&explanation, job.spec.queue.as_str()) {
+                sheet.field("next", Some(hint))?;
+            }
+            sheet.options(&job)?;
+            sheet.life(&job)?;
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+struct Sheet<'a> {
+    app: &'a App,
+    now: Timestamp,
+}
+
+impl Sheet<'_> {
+    fn field(&self, name: &str, value: Option<impl Display>) -> Result<(), Failure> {
+        let Some(value) = value else { return Ok(()) };
+        self.app.ui.line(format_args!("{STRONG}{name:<12}{STRONG:#} {}", clean(&value.to_string())))
+    }
+
+    fn time(&self, name: &str, time: Option<Timestamp>) -> Result<(), Failure> {
+        self.field(name, time.map(|time| format!("{time} ({})", relative(time, self.now))))
+    }
+
+    fn block(&self, name: &str, text: &str) -> Result<(), Failure> {
+        self.app.ui.line(format_args!("{STRONG}{name}{STRONG:#}"))?;
+        text.lines().try_for_each(|line| self.app.ui.line(format_args!("  {}", clean(line))))
+    }
+
+    fn head(&self, job: &Job, text: &str) -> Result<(), Failure> {
+        self.field("id", Some(job.id))?;
+        self.field("queue", Some(&job.spec.queue))?;
+        self.field("kind", Some(&job.spec.kind))?;
+        self.field("state", Some(job.state))?;
+        self.field("why", Some(text))
+    }
+
+    fn options(&self, job: &Job) -> Result<(), Failure> {
+        let spec = &job.spec;
+        let span = |ms: Option<u64>| ms.map(|ms| Span { ms });
+        self.field("attempts", Some(format_args!("{} of {}", job.attempt, spec.attempts)))?;
+        self.field("stalls", Some(format_args!("{} of {}", job.stalls, spec.stalls)))?;
+        self.field("retries", Some(job.retries).filter(|retries| *retries > 0))?;
+        self.field("priority", Some(spec.priority).filter(|priority| *priority != 0))?;
+        self.field("lifo", Some("yes").filter(|_| spec.lifo))?;
+        self.field("group", spec.group.as_ref())?;
+        self.field("custom id", spec.custom_id.as_ref())?;
+        let labels: Vec<&str> = spec.labels.iter().map(AsRef::as_ref).collect();
+        self.field("labels", Some(labels.join(", ")).filter(|text| !text.is_empty()))?;
+        self.field("timeout", span(spec.timeout_ms))?;
+        self.field("retry", serde_json::to_string(&spec.retry).ok())?;
+        self.field("dedup", spec.dedup.as_ref().and_then(|dedup| serde_json::to_string(dedup).ok()))?;
+        self.field("keep", span(spec.keep_for.succeeded_ms).map(|span| format!("{span} after success")))?;
+        self.field("keep", span(spec.keep_for.failed_ms).map(|span| format!("{span} after failure")))?;
+        for (key, value) in &spec.metadata {
+            self.field("metadata", Some(format_args!("{key}={value}")))?;
+        }
+        self.field("trace", spec.trace.as_ref().map(|trace| &trace.parent))
+    }
+
+    fn life(&self, job: &Job) -> Result<(), Failure> {
+        self.time("created", Some(job.created_at))?;
+        self.time("due", job.due_at)?;
+        self.time("claimed", job.claimed_at)?;
+        self.field("worker", job.lease.as_ref().map(|lease| &lease.worker))?;
+        self.time("lease until", job.lease.as_ref().map(|lease| lease.expires_at))?;
+        self.time("finished", job.finished_at)?;
+        let progress = job.progress.as_ref();
+        self.field("progress", progress.map(|progress| format!("{}% {}", progress.percent, progress.message)))?;
+        self.field("quarantined", job.quarantined.as_ref())?;
+        self.block(&format!("payload ({})", clean(&job.spec.payload.content_type)), &pretty(&job.spec.payload))?;
+        if let Some(result) = &job.result {
+            self.block(&format!("result ({})", clean(&result.content_type)), &pretty(result))?;
+        }
+        for (name, value) in &job.outputs {
+            self.field("output", Some(format_args!("{name}={value}")))?;
+        }
+        for failure in &job.failures {
+            let when = relative(failure.at, self.now);
+            let class = serde_json::to_string(&failure.class).unwrap_or_default();
+            let class = class.trim_matches('"');
+            self.field(
+                "failure",
+                Some(format_args!("attempt {} ({class}, {when}): {}", failure.attempt, failure.message)),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! `windlass schedules`: rules that create jobs.
+
+mod add;
+mod change;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::table::{Table, maybe, number, text};
+use crate::ui::STRONG;
+use crate::values::{Span, clean, relative};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::process::ExitCode;
+use windlass::core::name::ScheduleName;
+use windlass::core::schedule::{Rule, Schedule};
+use windlass::core::store::Store;
+use windlass::core::time::Timestamp;
+
+/// Look at schedules and change them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Schedules {
+    List(List),
+    Show(Show),
+    Add(Box<add::Add>),
+    Pause(change::Pause),
+    Resume(change::Resume),
+    Run(change::Run),
+    Remove(change::Remove),
+}
+
+impl Schedules {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(list) => list.run(app).await,
+            Self::Show(show) => show.run(app).await,
+            Self::Add(add) => add.run(app).await,
+            Self::Pause(pause) => pause.run(app).await,
+            Self::Resume(resume) => resume.run(app).await,
+            Self::Run(run) => run.run(app).await,
+            Self::Remove(remove) => remove.run(app).await,
+        }
+    }
+}
+
+/// List all schedules.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  windlass schedules list\n  windlass schedules list --json | jq 'select(.paused) | .name'"
+)]
+pub(crate) struct List {}
+
+impl List {
+    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let now = store.now().await?;
+        let mut table = Table::new(&["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"]);
+        for schedule in store.schedules().await? {
+            if app.ui.json {
+                app.ui.json(&shown(&schedule))?;
+                continue;
+            }
+            let note = if schedule.paused {
+                "paused"
+            } else if schedule.is_over() {
+                "over"
+            } else {
+                ""
+            };
+            table.row(vec![
+                text(&schedule.name),
+                text(rule(&schedule.rule)),
+                text(&schedule.spec.queue),
+                text(&schedule.spec.kind),
+                maybe(schedule.next_tick.map(|tick| relative(tick, now))),
+                maybe(schedule.last_tick.map(|tick| relative(tick, now))),
+                number(schedule.fired),
+                text(note),
+            ]);
+        }
+        if !app.ui.json {
+            match table.is_empty() {
+                true => app.ui.note("no schedules"),
+                false => app.ui.table(&table)?,
+            }
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Show a schedule and its next ticks.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  windlass schedules show nightly-report")]
+pub(crate) struct Show {
+    /// The schedule
+    name: ScheduleName,
+}
+
+impl Show {
+    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let schedule = find(store.as_ref(), &self.name).await?;
+        let now = store.now().await?;
+        print(app, &schedule, now)?;
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// One that must be there.
+async fn find(store: &dyn Store, name: &ScheduleName) -> Result<Schedule, Failure> {
+    let all = store.schedules().await?;
+    let names: Vec<String> = all.iter().map(|schedule| schedule.name.to_string()).collect();
+    all.into_iter().find(|schedule| schedule.name == *name).ok_or_else(|| {
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let failure = Failure::not_found(format!("there is no schedule `{name}`"));
+        match crate::values::nearest(name.as_str(), &known) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint("windlass schedules list shows what there is"),
+        }
+    })
+}
+
+/// A rule in words.
+fn rule(rule: &Rule) -> String {
+    match rule {
+        Rule::Cron { expression, zone } => format!("{expression} {zone}"),
+        Rule::Every { ms } => format!("every {}", Span { ms: *ms }),
+    }
+}
+
+/// With a payload that can be read.
+fn shown(schedule: &Schedule) -> serde_json::Value {
+    let mut value = json!(schedule);
+    value["spec"]["payload"] = json!(crate::view::payload(&schedule.spec.payload));
+    value["spec"]["content_type"] = json!(schedule.spec.payload.content_type);
+    value
+}
+
+/// The next ticks, as far as end and limit allow them.
+fn ticks(schedule: &Schedule, most: usize) -> Result<Vec<Timestamp>, Failure> {
+    let mut ticks = Vec::new();
+    let Some(first) = schedule.next_tick.filter(|_| !schedule.is_over()) else { return Ok(ticks) };
+    let room = schedule.limit.map_or(u64::MAX, |limit| limit.saturating_sub(schedule.fired));
+    let mut next = Some(first);
+    while let Some(tick) = next.filter(|tick| schedule.end.is_none_or(|end| *tick <= end)) {
+        if ticks.len() >= most || ticks.len() as u64 >= room {
+            break;
+        }
+        ticks.push(tick);
+        next = schedule.rule.next_after(tick, schedule.start.unwrap_or(first))?;
+    }
+    Ok(ticks)
+}
+
+fn print(app: &App, schedule: &Schedule, now: Timestamp) -> Result<(), Failure> {
+    let next = ticks(schedule, 3)?;
+    if app.ui.json {
+        let mut value = shown(schedule);
+        value["next_ticks"] = json!(next);
+        return app.ui.json(&value);
+    }
+    let field = |name: &str, value: Option<String>| match value {
+        Some(value) => app.ui.line(format_args!("{STRONG}{name:<10}{STRONG:#} {}", clean(&value))),
+        None => Ok(()),
+    };
+    let word = |value: serde_json::Value| value.to_string().replace('"', "");
+    field("schedule", Some(schedule.name.to_string()))?;
+    field("rule", Some(rule(&schedule.rule)))?;
+    field("job", Some(format!("{} on {}", schedule.spec.kind, schedule.spec.queue)))?;
+    field("payload", Some(String::from_utf8_lossy(&schedule.spec.payload.bytes).into_owned()))?;
+    field("start", schedule.start.map(|time| time.to_string()))?;
+    field("end", schedule.end.map(|time| time.to_string()))?;
+    field("limit", schedule.limit.map(|limit| format!("{} of {limit} fired", schedule.fired)))?;
+    field("overlap", Some(word(json!(schedule.overlap))))?;
+    field("catch up", Some(word(json!(schedule.catch_up))))?;
+    field("paused", schedule.paused.then(|| "yes".to_owned()))?;
+    field("last tick", schedule.last_tick.map(|tick| format!("{tick} ({})", relative(tick, now))))?;
+    field("last job", schedule.last_job.map(|job| job.to_string()))?;
+    for tick in &next {
+        field("next", Some(format!("{tick} ({})", relative(*tick, now))))?;
+    }
+    if next.is_empty() { field("next", Some("never again".to_owned())) } else { Ok(()) }
+}

@@ -1,0 +1,70 @@
+//! `windlass workers`: who is there.
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::table::{Cell, Table, number, text, whole};
+use crate::values::relative;
+use clap::Args;
+use comfy_table::Color;
+use std::process::ExitCode;
+use windlass::core::store::{Kinds, WorkerStatus};
+use windlass::core::time::Timestamp;
+
+const AFTER: &str = "\
+A worker that was not heard of for its own time is shown as dead until it is pruned. With --json: what the worker said \
+about itself (`beat`), when it came (`since`), when it was last heard of (`seen_at`), and whether it is `live`.
+
+Examples:
+  windlass workers
+  windlass workers --json | jq 'select(.live) | .beat.running'";
+
+/// List workers: live or not, what they do, and how busy they are.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Workers {}
+
+impl Workers {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let now = store.now().await?;
+        let mut table = Table::new(&["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"]);
+        for worker in store.workers().await? {
+            if app.ui.json {
+                app.ui.json(&worker)?;
+            } else {
+                table.row(row(&worker, now));
+            }
+        }
+        if !app.ui.json {
+            match table.is_empty() {
+                true => app.ui.note("no workers"),
+                false => app.ui.table(&table)?,
+            }
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(worker: &WorkerStatus, now: Timestamp) -> Vec<Cell> {
+    let beat = &worker.beat;
+    let live = if worker.live { whole("live").color(Color::Green) } else { whole("dead").color(Color::Red) };
+    let kinds = match &beat.kinds {
+        Kinds::Any => "any".to_owned(),
+        Kinds::Only(kinds) => joined(kinds),
+    };
+    vec![
+        text(&beat.worker),
+        live,
+        number(format_args!("{}/{}", beat.running, beat.slots)),
+        whole(relative(worker.seen_at, now)),
+        text(joined(&beat.queues)),
+        text(kinds),
+        text(joined(beat.labels.iter())),
+        text(&beat.about),
+    ]
+}
+
+fn joined<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    names.into_iter().map(|name| name.as_ref().to_owned()).collect::<Vec<_>>().join(",")
+}

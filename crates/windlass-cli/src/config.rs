@@ -1,0 +1,36 @@
+//! `windlass.toml` in the working directory: what flags and environment leave open.
+
+use crate::failure::Failure;
+use crate::values::unknown_field;
+use serde::Deserialize;
+use std::io::ErrorKind;
+
+const FILE: &str = "windlass.toml";
+
+/// What may stand in it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The store's URL.
+    pub(crate) store: Option<String>,
+}
+
+impl Config {
+    /// Reads it; a missing file says nothing.
+    pub(crate) fn read() -> Result<Self, Failure> {
+        match std::fs::read_to_string(FILE) {
+            Ok(text) => toml::from_str(&text).map_err(|error| wrong(&error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Failure::usage(format!("{FILE} cannot be read: {error}"))),
+        }
+    }
+}
+
+/// The parser shows the line; a near miss is named.
+fn wrong(error: &toml::de::Error) -> Failure {
+    let failure = Failure::usage(format!("{FILE}: {}", error.to_string().trim_end()));
+    match unknown_field(error.message()) {
+        Some(advice) => failure.hint(advice),
+        None => failure.hint(format!("{FILE} may hold one line: store = \"sqlite://jobs.db\"")),
+    }
+}

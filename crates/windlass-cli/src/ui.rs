@@ -1,0 +1,88 @@
+//! Talking to people and to programs. Colours only on a terminal; standard output carries results and nothing else.
+
+use crate::failure::{Failure, say};
+use crate::table::Table;
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{BufRead, IsTerminal, Write};
+
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const STRONG: Style = Style::new().bold();
+
+/// Where output goes, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ui {
+    /// For programs.
+    pub(crate) json: bool,
+}
+
+impl Ui {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// A line of the result. Whoever reads it may have gone: then the command ends quietly.
+    pub(crate) fn line(self, text: impl Display) -> Result<(), Failure> {
+        writeln!(anstream::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    /// One JSON object on a line of its own.
+    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(|error| Failure::failed(error.to_string()))?;
+        self.line(text)
+    }
+
+    /// Something for people beside the result, on standard error.
+    pub(crate) fn note(self, text: impl Display) {
+        if !self.json {
+            say(text);
+        }
+    }
+
+    /// A table that fits the terminal; as wide as it likes when nobody looks.
+    pub(crate) fn table(self, table: &Table) -> Result<(), Failure> {
+        self.line(table.render())
+    }
+
+    /// Bytes as they are, and the end of a line.
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = anstream::stdout().into_inner().lock();
+        out.write_all(bytes)?;
+        out.write_all(b"\n")?;
+        Ok(())
+    }
+
+    /// A progress bar on standard error, for long work; invisible when nobody looks.
+    pub(crate) fn bar(self, length: u64, what: &'static str) -> ProgressBar {
+        let looked_at = !self.json && std::io::stderr().is_terminal();
+        let target = if looked_at { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{msg:>12} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta}");
+        let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
+        match style {
+            Ok(style) => bar.with_style(style.progress_chars("=> ")),
+            Err(_) => bar,
+        }
+    }
+
+    /// Asks before something is destroyed. `yes` was said beforehand; nobody to ask is a no.
+    pub(crate) fn confirm(self, what: impl Display, yes: bool) -> Result<(), Failure> {
+        if yes {
+            return Ok(());
+        }
+        if self.json || !std::io::stdin().is_terminal() {
+            return Err(Failure::usage(format!("{what}? nobody is here to say so")).hint("say --yes"));
+        }
+        let _ = write!(anstream::stderr().lock(), "{what}? [y/N] ");
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        match answer.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => Err(Failure::failed("left as it was")),
+        }
+    }
+}
