@@ -11,18 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use windlass_core::Result;
-use windlass_core::id::JobId;
-use windlass_core::job::{Job, State};
-use windlass_core::name::{ScheduleName, WorkerId};
-use windlass_core::schedule::Schedule;
-use windlass_core::store::{
-    Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
-    Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
-};
-use windlass_core::time::Timestamp;
+use windlass_core::job::State;
+use windlass_core::store::{ClaimRequest, Claimed, ReportRequest, Reported, ReportedAndClaimed, Store, Wrap};
 
 /// A store that counts what passes through it.
 pub struct Counting {
@@ -106,33 +96,12 @@ impl std::fmt::Debug for Counting {
     }
 }
 
-/// Hands methods on as they are; those in the braces are written out.
-macro_rules! pass_on {
-    ($contract:ident { $($name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)* } $($own:tt)*) => {
-        #[async_trait]
-        impl $contract for Counting {
-            $(async fn $name(&self, $($arg: $ty),*) -> Result<$out> {
-                self.inner.$name($($arg),*).await
-            })*
-            $($own)*
-        }
-    };
-}
+#[async_trait]
+impl Wrap for Counting {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
 
-pass_on! { JobQueue {
-    enqueue(request: EnqueueRequest) -> Vec<Result<Enqueued>>;
-    renew(request: RenewRequest) -> Vec<Result<Renewed>>;
-    change(changes: Vec<Change>) -> Vec<Result<Changed>>;
-    change_many(request: ChangeMany) -> ChangedMany;
-    get(ids: Vec<JobId>) -> Vec<Option<Job>>;
-    list(request: ListRequest) -> JobPage;
-    configure(setting: Setting) -> ();
-    queues() -> Vec<QueueStatus>;
-    groups(request: GroupsRequest) -> GroupPage;
-    metrics(request: MetricsRequest) -> Vec<MinuteMetrics>;
-    explain(id: JobId) -> Explanation;
-    sweep(sweep: Sweep) -> Swept;
-}
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed> {
         self.timed(self.inner.claim(request)).await
     }
@@ -149,33 +118,3 @@ pass_on! { JobQueue {
         Ok(both)
     }
 }
-
-pass_on! { LogSink {
-    append_logs(appends: Vec<LogAppend>) -> Vec<Result<u64>>;
-    read_logs(request: LogRequest) -> LogPage;
-} }
-
-pass_on! { WorkerRegistry {
-    heartbeat(beat: Beat) -> BeatAnswer;
-    deregister(worker: WorkerId) -> ();
-    workers() -> Vec<WorkerStatus>;
-} }
-
-pass_on! { ScheduleStore {
-    put_schedule(schedule: Schedule) -> ();
-    remove_schedule(name: ScheduleName) -> bool;
-    schedules() -> Vec<Schedule>;
-    due_schedules(max: u32) -> Vec<DueSchedule>;
-    fire(fire: Fire) -> FireOutcome;
-} }
-
-pass_on! { Feed {
-    read_feed(request: FeedRequest) -> FeedPage;
-} }
-
-pass_on! { Store {
-    info() -> StoreInfo;
-    now() -> Timestamp;
-    wait(what: WaitFor) -> ();
-    close() -> ();
-} }

@@ -131,6 +131,14 @@ impl<'de> Deserialize<'de> for PayloadInput {
 }
 
 impl JobInput {
+    /// The payload's text as something else, if it is that.
+    pub(crate) fn payload_as<T: std::str::FromStr>(&self) -> Option<T> {
+        match &self.payload {
+            Some(PayloadInput::Text(text)) => text.parse().ok(),
+            Some(PayloadInput::Json(_)) | None => None,
+        }
+    }
+
     /// What was asked for, checked.
     pub(crate) fn into_spec(self) -> Result<(JobSpec, Due), Failure> {
         let missing = |field: &str| Failure::usage(format!("`{field}` is missing")).hint("name the queue and the kind");

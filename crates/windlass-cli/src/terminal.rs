@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +22,15 @@ const KEYS_MAX: usize = 64;
 pub(crate) enum Input {
     Key(KeyEvent),
     Resized,
+    /// The terminal is gone, and with it whoever looked.
+    Gone,
 }
 
 impl Input {
-    /// Ctrl-C, which is a key like any other while keys are raw.
+    /// Ctrl-C, which is a key like any other while keys are raw; or nobody is there any more.
     pub(crate) fn is_interrupt(self) -> bool {
-        matches!(self, Self::Key(key)
+        matches!(self, Self::Gone)
+            || matches!(self, Self::Key(key)
             if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL))
     }
 }
@@ -75,7 +79,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
         self.inputs.close();
-        if let Some(reader) = self.reader.take() {
+        if let Some(reader) = self.reader.take().filter(|_| !is_gone()) {
             // It has nothing to tell.
             let _ = reader.join();
         }
@@ -83,12 +87,25 @@ impl Drop for Terminal {
     }
 }
 
+/// True when the other side of the terminal is closed. Reading from it would be answered with nothing, again and again, and
+/// the library that reads keys does not take that for an end.
+fn is_gone() -> bool {
+    let stdin = std::io::stdin();
+    let mut looked_at = [PollFd::new(&stdin, PollFlags::IN)];
+    let answered = poll(&mut looked_at, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok();
+    answered && looked_at[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
 fn read_inputs(sender: &Sender<Input>, closing: &AtomicBool) {
     while !closing.load(Ordering::Relaxed) {
+        if is_gone() {
+            // The view may be over already.
+            let _ = sender.blocking_send(Input::Gone);
+            return;
+        }
         let input = match event::poll(LOOK) {
             Ok(true) => event::read(),
             Ok(false) => continue,
-            // The terminal is gone, and with it whoever could press a key.
             Err(_) => return,
         };
         let input = match input {

@@ -97,6 +97,7 @@ fn names_and_numbers() {
             (&with("--run-at", "9999-01-01T00:00:00Z"), 2, &["1970 to 2200"]),
             (&with("--run-at", "-1"), 2, &["2026-11-15T20:00:00Z"]),
             (&with("--run-at", "1969-12-31T23:59:59Z"), 2, &["1970 to 2200"]),
+            (&["enqueue", "q", "k", "--wait", "30s"], 2, &["would be the payload", "--wait=30s"]),
             (&with("--retry", "sometimes"), 2, &["no retry policy", "fixed:5s"]),
             (&with("--retry", "exponential:1s..99999999d"), 2, &["at most"]),
             (&with("--retry", "fixed:99999999999999999999s"), 2, &["longer than I can count"]),

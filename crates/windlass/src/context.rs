@@ -112,6 +112,25 @@ impl Ctx {
 pub trait FromContext: Sized + Send {
     /// Takes it from the context.
     fn from_context(ctx: &Ctx) -> Result<Self, JobError>;
+
+    /// What the worker has to be given for it; a worker without it is refused when it is built.
+    fn needs() -> Option<Needed> {
+        None
+    }
+}
+
+/// A type of which the worker must have a value, see [`WorkerBuilder::state`](crate::WorkerBuilder::state).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needed {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
+}
+
+impl Needed {
+    /// A value of this type.
+    pub fn of<T: 'static>() -> Self {
+        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
 }
 
 impl FromContext for Ctx {
@@ -143,5 +162,9 @@ impl<T: Send + Sync + 'static> FromContext for State<T> {
         let found = found.and_then(|any| any.downcast::<T>().ok());
         let missing = || JobError::fatal(format!("the worker has no state of type {}", type_name::<T>()));
         found.map(Self).ok_or_else(missing)
+    }
+
+    fn needs() -> Option<Needed> {
+        Some(Needed::of::<T>())
     }
 }

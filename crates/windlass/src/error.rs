@@ -17,7 +17,8 @@ pub enum Then {
     Never,
 }
 
-/// A handler's failure. Every error becomes one with `?`, and is retried as the job's policy says.
+/// A handler's failure. Every error becomes one with `?`, those of `anyhow`, boxed ones and plain text included, and is
+/// retried as the job's policy says.
 ///
 /// ```
 /// use windlass::JobError;
@@ -91,9 +92,10 @@ impl fmt::Debug for JobError {
     }
 }
 
-impl<E: std::error::Error> From<E> for JobError {
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for JobError {
     /// With everything that caused it.
     fn from(error: E) -> Self {
+        let error: Box<dyn std::error::Error + Send + Sync> = error.into();
         let mut message = error.to_string();
         let mut cause = error.source();
         while let Some(next) = cause {
@@ -129,6 +131,16 @@ mod tests {
         let error = JobError::from(Outer(cause));
         assert_eq!(error.to_string(), "the order cannot be saved: invalid digit found in string");
         assert_eq!(error.then(), Then::Policy);
+    }
+
+    #[test]
+    fn boxed_errors_and_texts_are_errors_too() {
+        let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new("x".parse::<u8>().unwrap_err());
+        assert_eq!(JobError::from(boxed).to_string(), "invalid digit found in string");
+        assert_eq!(JobError::from("no").to_string(), "no");
+        assert_eq!(JobError::from("no".to_owned()).to_string(), "no");
+        let passed_on = || -> Result<(), JobError> { Err(JobError::fatal("no"))? };
+        assert_eq!(passed_on().unwrap_err().then(), Then::Never, "one that is one already stays what it is");
     }
 
     #[test]

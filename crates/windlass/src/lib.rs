@@ -16,7 +16,7 @@ pub mod testing;
 mod worker;
 
 pub use client::{Client, Ticket, Waited};
-pub use context::{Ctx, FromContext, State};
+pub use context::{Ctx, FromContext, Needed, State};
 pub use error::{JobError, Then};
 pub use handler::{Answer, BatchAnswer, BatchHandler, BlockingHandler, Handler, Item};
 pub use job::{Job, Options};

@@ -73,13 +73,14 @@ async fn a_payload_that_cannot_be_read_fails_alone() {
     let (store, client) = memory();
     let good = client.enqueue(Task { n: 5 }).await.unwrap();
     let spec = JobSpec::new("default".try_into().unwrap(), "task".try_into().unwrap(), Payload::json(&"x").unwrap());
+    let spec = JobSpec { attempts: 1, ..spec };
     let bad = NewJob::new(windlass::core::id::JobId::from_parts(0, 99), spec);
     store.enqueue(EnqueueRequest::new(vec![bad])).await.unwrap().remove(0).unwrap();
     let worker = Running::start(Worker::builder(Arc::clone(&store)).handle_batch(4, all));
     assert_eq!(good.wait(LONG).await.unwrap(), Waited::Succeeded(5));
     let bad = client.wait::<u32>(windlass::core::id::JobId::from_parts(0, 99), LONG).await.unwrap();
     let Waited::Failed(Some(failure)) = bad else { panic!("it failed: {bad:?}") };
-    assert!(failure.message.starts_with("its payload is not one of this kind"), "{}", failure.message);
+    assert!(failure.message.starts_with("its payload is not one that this worker can read"), "{}", failure.message);
     worker.drain().await;
 }
 
@@ -154,6 +155,12 @@ async fn a_worker_that_cannot_work_is_refused() {
     async fn many(items: Vec<Item<Task>>) -> Result<Vec<Result<u32, JobError>>, JobError> {
         Ok(items.iter().map(|item| Ok(item.job.n)).collect())
     }
+    async fn asks(job: Task, _ctx: Ctx, _state: State<u8>) -> Result<u32, JobError> {
+        Ok(job.n)
+    }
+    fn asks_too(job: Task, _state: State<u8>) -> Result<u32, JobError> {
+        Ok(job.n)
+    }
     let (store, _client) = memory();
     let new = || Worker::builder(Arc::clone(&store));
     let cases = [
@@ -162,6 +169,8 @@ async fn a_worker_that_cannot_work_is_refused() {
         (new().slots(1_000_000).handle(one), "slots is 1000000, at most 100000"),
         (new().handle(one).handle(one), "the kind `task` has two"),
         (new().handle(one).at_most(0), "invalid at_most: is 0 for `task`"),
+        (new().handle(asks), "invalid state: the handler of `task` asks for a u8; give it by .state(…)"),
+        (new().state(1_u16).handle_blocking(asks_too), "asks for a u8"),
         (new().slots(4).handle_batch(5, many), "each job of a batch needs one"),
         (new().handle_batch(0, many), "invalid batch: is 0"),
         (new().lease(Duration::from_millis(9)).handle(one), "invalid lease_ms: is 9; give at least 10"),

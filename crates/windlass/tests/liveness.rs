@@ -415,3 +415,33 @@ async fn a_handler_whose_job_came_back_to_its_own_worker_is_told() {
     worker.stopper.stop_now();
     worker.ended().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_jobs_do_not_wait_beside_an_idle_worker() {
+    let (store, client) = memory();
+    let (started, mut starts) = mpsc::unbounded_channel::<u32>();
+    async fn hang(job: Task, ctx: windlass::Ctx, started: State<mpsc::UnboundedSender<u32>>) -> Result<u32, JobError> {
+        if job.n > 0 {
+            started.send(job.n).unwrap();
+            ctx.stopped().await;
+        }
+        Ok(job.n)
+    }
+    let worker = || Worker::builder(Arc::clone(&store)).slots(2).state(started.clone()).handle(hang);
+    // It has only seen short jobs, and claims ahead.
+    let first = Running::start(worker());
+    client.enqueue(Task { n: 0 }).await.unwrap().wait(LONG).await.unwrap();
+    client.enqueue_all((1..=4).map(|n| Task { n })).await.unwrap();
+    for _ in 0..2 {
+        starts.recv().await.unwrap();
+    }
+    let second = Running::start(worker());
+    for _ in 0..2 {
+        let started = tokio::time::timeout(LONG, starts.recv()).await;
+        started.expect("what the first one cannot start, the second does").unwrap();
+    }
+    for worker in [first, second] {
+        worker.stopper.stop_now();
+        worker.ended().await;
+    }
+}

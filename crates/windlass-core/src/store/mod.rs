@@ -12,6 +12,7 @@ mod schedules;
 mod settings;
 mod status;
 mod workers;
+mod wrap;
 
 use crate::error::Result;
 use crate::id::JobId;
@@ -37,6 +38,7 @@ pub use status::{
     Reason, Sweep, SweepKind, Swept,
 };
 pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
+pub use wrap::{Wrap, Wrapped};
 
 /// What survives which accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Handlers of several jobs at once: one request for many mails, one insert for many rows.
 
 use super::{Many, Returned, job_of, kept};
-use crate::context::{Ctx, FromContext};
+use crate::context::{Ctx, FromContext, Needed};
 use crate::error::JobError;
 use crate::job::Job;
 use std::sync::Arc;
@@ -68,6 +68,11 @@ pub trait BatchHandler<Args>: Clone + Send + Sync + 'static {
     /// The job that it handles.
     type Job: Job;
 
+    /// What the worker has to be given for it.
+    fn needs() -> Vec<Needed> {
+        Vec::new()
+    }
+
     /// Handles some; `first` is the context of the first of them.
     fn handle(
         &self,
@@ -87,6 +92,11 @@ macro_rules! batch_handlers {
             $($extra: FromContext,)*
         {
             type Job = J;
+
+            fn needs() -> Vec<Needed> {
+                let all: Vec<Option<Needed>> = vec![$($extra::needs()),*];
+                all.into_iter().flatten().collect()
+            }
 
             #[allow(unused_variables, non_snake_case, reason = "a handler of the jobs alone asks for nothing")]
             async fn handle(&self, items: Vec<Item<J>>, first: Ctx) -> Vec<Result<J::Output, JobError>> {

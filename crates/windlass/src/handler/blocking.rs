@@ -1,7 +1,7 @@
 //! Handlers that block: plain functions, run on threads of their own.
 
 use super::{Answer, One, job_of, kept};
-use crate::context::{Ctx, FromContext};
+use crate::context::{Ctx, FromContext, Needed};
 use crate::error::JobError;
 use crate::job::Job;
 use std::sync::Arc;
@@ -18,6 +18,11 @@ pub trait BlockingHandler<Args>: Clone + Send + Sync + 'static {
     /// The job that it handles.
     type Job: Job;
 
+    /// What the worker has to be given for it.
+    fn needs() -> Vec<Needed> {
+        Vec::new()
+    }
+
     /// Handles one.
     fn handle(&self, job: Self::Job, ctx: &Ctx) -> Result<<Self::Job as Job>::Output, JobError>;
 }
@@ -32,6 +37,11 @@ macro_rules! blocking_handlers {
             $($extra: FromContext,)*
         {
             type Job = J;
+
+            fn needs() -> Vec<Needed> {
+                let all: Vec<Option<Needed>> = vec![$($extra::needs()),*];
+                all.into_iter().flatten().collect()
+            }
 
             #[allow(unused_variables, reason = "a handler of the job alone asks for nothing")]
             fn handle(&self, job: J, ctx: &Ctx) -> Result<J::Output, JobError> {

@@ -3,7 +3,7 @@
 mod batch;
 mod blocking;
 
-use crate::context::{Ctx, FromContext};
+use crate::context::{Ctx, FromContext, Needed};
 use crate::error::JobError;
 use crate::job::{Job, decode};
 use futures::future::BoxFuture;
@@ -72,6 +72,11 @@ pub trait Handler<Args>: Clone + Send + Sync + 'static {
     /// The job that it handles.
     type Job: Job;
 
+    /// What the worker has to be given for it.
+    fn needs() -> Vec<Needed> {
+        Vec::new()
+    }
+
     /// Handles one.
     fn handle(
         &self,
@@ -91,6 +96,11 @@ macro_rules! handlers {
             $($extra: FromContext,)*
         {
             type Job = J;
+
+            fn needs() -> Vec<Needed> {
+                let all: Vec<Option<Needed>> = vec![$($extra::needs()),*];
+                all.into_iter().flatten().collect()
+            }
 
             #[allow(unused_variables, reason = "a handler of the job alone asks for nothing")]
             async fn handle(&self, job: J, ctx: Ctx) -> Result<J::Output, JobError> {
@@ -117,10 +127,11 @@ where
     })
 }
 
-/// The job that a handler is given.
+/// The job that a handler is given. One that cannot be read is tried again like any other failure: in a deploy, a worker
+/// of yesterday meets jobs of today, and the next one to try may know better.
 fn job_of<J: Job>(ctx: &Ctx) -> Result<J, JobError> {
     decode(&ctx.job.spec.payload)
-        .map_err(|error| JobError::fatal(format!("its payload is not one of this kind: {error}")))
+        .map_err(|error| JobError::new(format!("its payload is not one that this worker can read: {error}")))
 }
 
 /// What is kept of what a handler returned. Nothing is not worth keeping.

@@ -5,7 +5,7 @@ use super::keeper_at::{KeeperAt, RunningKeeper};
 use super::pump::Pump;
 use super::{Backoff, Config, Handled, Health, Shared, Stopper};
 use crate::client::Client;
-use crate::context::World;
+use crate::context::{Needed, World};
 use crate::error::JobError;
 use crate::handler::{BatchHandler, BlockingHandler, Handler, Route, batch_route, blocking_route, route};
 use crate::job::{Job, ms};
@@ -64,6 +64,8 @@ pub struct WorkerBuilder {
     #[cfg(feature = "tower")]
     pub(super) layers: Vec<(Option<usize>, crate::layers::Around)>,
     state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// What handlers ask for, by kind.
+    needs: Vec<(&'static str, Needed)>,
     /// Something was said of a handler that is not there, or cannot have it.
     pub(super) wrong: Option<&'static str>,
     pub(super) clock: Arc<dyn Clock>,
@@ -89,6 +91,7 @@ impl WorkerBuilder {
             #[cfg(feature = "tower")]
             layers: Vec::new(),
             state: HashMap::new(),
+            needs: Vec::new(),
             wrong: None,
             clock: Arc::new(SystemClock),
             random: Arc::new(StrongRandom::from_system()),
@@ -160,7 +163,7 @@ impl WorkerBuilder {
     where
         H: Handler<Args>,
     {
-        self.add(H::Job::KIND, Route::One(route(handler)))
+        self.add(H::Job::KIND, H::needs(), Route::One(route(handler)))
     }
 
     /// Handles a kind of job with a plain function that may block its thread: it runs on threads that are kept for this.
@@ -168,7 +171,7 @@ impl WorkerBuilder {
     where
         H: BlockingHandler<Args>,
     {
-        self.add(H::Job::KIND, Route::One(blocking_route(handler)))
+        self.add(H::Job::KIND, H::needs(), Route::One(blocking_route(handler)))
     }
 
     /// Handles up to `size` jobs of a kind at once: as many as have been claimed and fit into free slots. Each has a slot,
@@ -177,10 +180,11 @@ impl WorkerBuilder {
     where
         H: BatchHandler<Args>,
     {
-        self.add(H::Job::KIND, Route::Many { run: batch_route(handler), size })
+        self.add(H::Job::KIND, H::needs(), Route::Many { run: batch_route(handler), size })
     }
 
-    fn add(mut self, kind: &'static str, route: Route) -> Self {
+    fn add(mut self, kind: &'static str, needs: Vec<Needed>, route: Route) -> Self {
+        self.needs.extend(needs.into_iter().map(|needed| (kind, needed)));
         self.handlers.push((kind, Handled { route, backoff: None }, None));
         self
     }
@@ -211,6 +215,10 @@ impl WorkerBuilder {
         self.put_layers();
         if let Some(field) = self.wrong {
             return Err(Error::invalid(field, "is said before any handler that it could be for; say it after one"));
+        }
+        if let Some((kind, needed)) = self.needs.iter().find(|(_, needed)| !self.state.contains_key(&needed.id)) {
+            let reason = format!("the handler of `{kind}` asks for a {}; give it by .state(…)", needed.name);
+            return Err(Error::invalid("state", reason));
         }
         let config = self.config()?;
         let mut handlers = HashMap::new();

@@ -250,7 +250,8 @@ impl<'a> Report<'a> {
         let lease = self.active.lease;
         let outcome = kind.map(|kind| Outcome { lease, kind });
         // The worker may have gone without waiting for it.
-        let _ = self.shared.ended.send(super::Ended { lease, outcome, kind_at: self.kind_at });
+        let _ =
+            self.shared.ended.send(super::Ended { lease, outcome, kind_at: self.kind_at, since: self.active.since });
     }
 }
 

@@ -138,7 +138,7 @@ impl Keeper {
             kinds: Kinds::Only(self.shared.handlers.keys().cloned().collect()),
             labels: config.labels.clone(),
             slots: u32::try_from(config.slots).unwrap_or(u32::MAX),
-            running: u32::try_from(running).unwrap_or(u32::MAX),
+            running: u32::try_from(self.shared.health.running()).unwrap_or(u32::MAX),
             about: config.about.clone(),
             ttl_ms: if running == 0 { IDLE_TTL_MS } else { busy_ttl_ms(config.lease_ms) },
         };

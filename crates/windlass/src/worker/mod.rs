@@ -85,6 +85,8 @@ pub(crate) struct Ended {
     /// `None` when its lease is lost and nobody wants to know.
     outcome: Option<Outcome>,
     kind_at: Option<usize>,
+    /// Since when it was held.
+    since: tokio::time::Instant,
 }
 
 /// What the parts of a worker share.

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use windlass::core::store::Wrapped;
 use windlass::{Worker, WorkerBuilder};
 use windlass_bench::{Counting, Ended};
 
@@ -28,7 +29,7 @@ impl Haul {
         stand: &Stand,
         handle: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
     ) -> Result<Ended, Failure> {
-        let counting = Arc::new(Counting::new(stand.ground.store.clone(), self.jobs.into()));
+        let counting = Arc::new(Wrapped(Counting::new(stand.ground.store.clone(), self.jobs.into())));
         let worker = Worker::builder(counting.clone()).queue(QUEUE).slots(self.slots as usize);
         let worker = handle(worker).build()?;
         let stopper = worker.stopper();

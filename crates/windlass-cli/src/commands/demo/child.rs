@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::Worker;
+use windlass::core::store::Wrapped;
 
 /// One worker of the demo; started by `windlass demo`.
 #[derive(Debug, Args)]
@@ -41,7 +42,7 @@ impl DemoWorker {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         end_with_parent()?;
         let ledger = Arc::new(Ledger::open(&self.dir, &self.name)?);
-        let store = Arc::new(Recorder::new(app.store()?, Arc::clone(&ledger)));
+        let store = Arc::new(Wrapped(Recorder::new(app.store()?, Arc::clone(&ledger))));
         let chances = Chances { seed: self.seed, fail_rate: self.fail_rate, hang_rate: self.hang_rate };
         let desk = Desk { ledger, chances, latency: Duration::from_millis(self.latency_ms) };
         let worker = Worker::builder(store)

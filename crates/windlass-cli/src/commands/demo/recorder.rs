@@ -3,18 +3,10 @@
 use super::ledger::{Entry, Ledger};
 use async_trait::async_trait;
 use std::sync::Arc;
-use windlass::core::id::JobId;
-use windlass::core::job::{Job, Lease};
-use windlass::core::name::{ScheduleName, WorkerId};
-use windlass::core::schedule::Schedule;
+use windlass::core::job::Lease;
 use windlass::core::store::{
-    Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
-    Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    ClaimRequest, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, Store, Wrap,
 };
-use windlass::core::time::Timestamp;
 use windlass::{Error, Result};
 
 pub(super) struct Recorder {
@@ -57,87 +49,29 @@ fn leases(request: &ReportRequest) -> Vec<Lease> {
     request.outcomes.iter().map(|outcome| outcome.lease).collect()
 }
 
-/// A trait of the contract: what is written down first, and then the calls that are handed on as they are.
-macro_rules! record {
-    ($service:ident { $($own:tt)* } $($method:ident($($arg:ident: $input:ty),*) -> $output:ty;)+) => {
-        #[async_trait]
-        impl $service for Recorder {
-            $($own)*
-
-            $(async fn $method(&self $(, $arg: $input)*) -> Result<$output> {
-                self.inner.$method($($arg),*).await
-            })+
-        }
-    };
-}
-
-record! {
-    JobQueue {
-        async fn renew(&self, request: RenewRequest) -> Result<Vec<Result<Renewed>>> {
-            self.note_renewed(request).await
-        }
-
-        async fn report(&self, request: ReportRequest) -> Result<Vec<Result<Reported>>> {
-            let leases = leases(&request);
-            let answers = self.inner.report(request).await?;
-            self.note_reported(&leases, &answers);
-            Ok(answers)
-        }
-
-        async fn report_and_claim(&self, report: ReportRequest, claim: ClaimRequest) -> Result<ReportedAndClaimed> {
-            let leases = leases(&report);
-            let both = self.inner.report_and_claim(report, claim).await?;
-            self.note_reported(&leases, &both.reported);
-            Ok(both)
-        }
+#[async_trait]
+impl Wrap for Recorder {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
-    enqueue(request: EnqueueRequest) -> Vec<Result<Enqueued>>;
-    claim(request: ClaimRequest) -> Claimed;
-    change(changes: Vec<Change>) -> Vec<Result<Changed>>;
-    change_many(request: ChangeMany) -> ChangedMany;
-    get(ids: Vec<JobId>) -> Vec<Option<Job>>;
-    list(request: ListRequest) -> JobPage;
-    configure(setting: Setting) -> ();
-    queues() -> Vec<QueueStatus>;
-    groups(request: GroupsRequest) -> GroupPage;
-    metrics(request: MetricsRequest) -> Vec<MinuteMetrics>;
-    explain(id: JobId) -> Explanation;
-    sweep(sweep: Sweep) -> Swept;
-}
 
-record! {
-    LogSink {}
-    append_logs(appends: Vec<LogAppend>) -> Vec<Result<u64>>;
-    read_logs(request: LogRequest) -> LogPage;
-}
+    async fn renew(&self, request: RenewRequest) -> Result<Vec<Result<Renewed>>> {
+        self.note_renewed(request).await
+    }
 
-record! {
-    WorkerRegistry {}
-    heartbeat(beat: Beat) -> BeatAnswer;
-    deregister(worker: WorkerId) -> ();
-    workers() -> Vec<WorkerStatus>;
-}
+    async fn report(&self, request: ReportRequest) -> Result<Vec<Result<Reported>>> {
+        let leases = leases(&request);
+        let answers = self.inner.report(request).await?;
+        self.note_reported(&leases, &answers);
+        Ok(answers)
+    }
 
-record! {
-    ScheduleStore {}
-    put_schedule(schedule: Schedule) -> ();
-    remove_schedule(name: ScheduleName) -> bool;
-    schedules() -> Vec<Schedule>;
-    due_schedules(max: u32) -> Vec<DueSchedule>;
-    fire(fire: Fire) -> FireOutcome;
-}
-
-record! {
-    Feed {}
-    read_feed(request: FeedRequest) -> FeedPage;
-}
-
-record! {
-    Store {}
-    info() -> StoreInfo;
-    now() -> Timestamp;
-    wait(what: WaitFor) -> ();
-    close() -> ();
+    async fn report_and_claim(&self, report: ReportRequest, claim: ClaimRequest) -> Result<ReportedAndClaimed> {
+        let leases = leases(&report);
+        let both = self.inner.report_and_claim(report, claim).await?;
+        self.note_reported(&leases, &both.reported);
+        Ok(both)
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +82,8 @@ mod tests {
     use windlass::Client;
     use windlass::core::job::State;
     use windlass::core::memory::MemoryStore;
-    use windlass::core::store::{Outcome, Renewal};
+    use windlass::core::name::WorkerId;
+    use windlass::core::store::{JobQueue, Outcome, Renewal, Wrapped};
 
     fn claim(request_id: u64) -> ClaimRequest {
         let worker = WorkerId::new("w").unwrap();
@@ -163,8 +98,8 @@ mod tests {
     async fn what_the_store_took_and_what_it_refused_is_written_down() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = Arc::new(Ledger::open(dir.path(), "w").unwrap());
-        let store = Arc::new(Recorder::new(Arc::new(MemoryStore::new()), ledger));
-        let client = Client::new(Arc::<Recorder>::clone(&store));
+        let store = Arc::new(Wrapped(Recorder::new(Arc::new(MemoryStore::new()), ledger)));
+        let client = Client::new(Arc::<Wrapped<Recorder>>::clone(&store));
         for number in 0..2 {
             client.enqueue(Email { number, tenant: "acme".to_owned(), to: "ada".to_owned() }).await.unwrap();
         }

@@ -168,10 +168,10 @@ impl Stage {
 
     /// Does what a key asks for; true when it asks for the end.
     async fn pressed(&mut self, input: Input) -> Result<bool, Failure> {
-        let Input::Key(key) = input else { return Ok(false) };
         if input.is_interrupt() {
             return Ok(true);
         }
+        let Input::Key(key) = input else { return Ok(false) };
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return Ok(true),
             KeyCode::Char('k') => self.strike(Fault::Kill).await,

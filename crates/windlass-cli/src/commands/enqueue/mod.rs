@@ -65,6 +65,13 @@ impl Enqueue {
     }
 
     async fn one(self, app: &App) -> Result<ExitCode, Failure> {
+        if self.wait == Some(None)
+            && let Some(time) = self.job.payload_as::<Span>()
+        {
+            // What everybody types, and what no payload is.
+            let words = format!("`{time}` would be the payload");
+            return Err(Failure::usage(words).hint(format!("say --wait={time}, with an equals sign")));
+        }
         let (spec, due) = self.job.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);

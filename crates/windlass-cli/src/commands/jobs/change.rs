@@ -11,7 +11,7 @@ use std::io::Read;
 use std::process::ExitCode;
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, State};
-use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Filter};
+use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Changed, Filter};
 
 const RETRY_AFTER: &str = "\
 The job gets all its attempts again; its failures and logs are kept. With --json each id is a line, {id, state} or \
@@ -156,6 +156,9 @@ impl Target {
         for (id, answer) in answers {
             match answer {
                 Ok(changed) if app.ui.json => app.ui.json(&json!({ "id": id, "state": changed.state }))?,
+                Ok(Changed { state: Some(State::Active) }) => {
+                    app.ui.line(format_args!("{id} is asked to stop; still active"))?;
+                }
                 Ok(changed) => {
                     let state = changed.state.filter(|state| state.as_str() != words.done);
                     let now = state.map_or(String::new(), |state| format!(", now {state}"));

@@ -98,6 +98,7 @@ async fn watch(store: Arc<dyn Store>, gatherer: gather::Gatherer) -> Result<(), 
     tasks.spawn(gatherer.run(sender.clone(), Arc::clone(&again)));
     // The terminal is put back also when somebody else ends the view.
     let (mut terminate, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminal = Terminal::open()?;
     let mut state = State::default();
     loop {
@@ -105,12 +106,13 @@ async fn watch(store: Arc<dyn Store>, gatherer: gather::Gatherer) -> Result<(), 
         let event = tokio::select! {
             biased;
             input = terminal.input() => match input {
-                Input::Key(_) if input.is_interrupt() => return Ok(()),
+                input if input.is_interrupt() => return Ok(()),
                 Input::Key(key) => Event::Key(key),
-                Input::Resized => continue,
+                Input::Resized | Input::Gone => continue,
             },
             _ = terminate.recv() => return Ok(()),
             _ = hangup.recv() => return Ok(()),
+            _ = interrupt.recv() => return Err(Failure::interrupted()),
             Some(event) = events.recv() => event,
         };
         // Whatever has ended makes room.

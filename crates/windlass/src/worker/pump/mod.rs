@@ -5,7 +5,9 @@
 //! its request id and an outcome by its token. A call that the store refuses for good is taken apart, so that one bad
 //! outcome does not hold up the others.
 
-use super::active::Stop;
+mod leave;
+mod waits;
+
 use super::execute::Started;
 use super::health::now;
 use super::runners::{self, Start};
@@ -19,11 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
-use windlass_core::job::{Lease, Retry};
+use waits::{maybe, maybe_sleep, maybe_until, until_work};
+use windlass_core::job::Retry;
 use windlass_core::name::Kind;
 use windlass_core::store::{
-    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WaitFor,
-    WorkMark,
+    BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WorkMark,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -32,6 +34,10 @@ use windlass_core::{Error, Result};
 /// a worker claims again.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// How long a claimed job may wait for a slot. Others may have one free.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
+/// Claiming ahead begins when jobs are over so soon after they were claimed.
+const AHEAD_PAYS: Duration = Duration::from_millis(500);
 /// Longer than any poll.
 const POLL_MS_MAX: u64 = 60_000;
 /// How long jobs may stand still before they get another runner.
@@ -41,7 +47,9 @@ pub(super) struct Pump {
     shared: Arc<Shared>,
     ended: UnboundedReceiver<Ended>,
     /// Claimed, and not started.
-    ahead: VecDeque<ClaimedJob>,
+    ahead: VecDeque<Ahead>,
+    /// Jobs are short enough for claiming ahead.
+    ahead_pays: bool,
     running: usize,
     /// Of each kind that has a limit.
     limited: Vec<Limited>,
@@ -57,6 +65,12 @@ pub(super) struct Pump {
     seen: Seen,
     backoff: Duration,
     haste: Haste,
+}
+
+/// A job at hand, and since when.
+struct Ahead {
+    job: ClaimedJob,
+    since: Instant,
 }
 
 /// Jobs of a kind that has a limit.
@@ -96,6 +110,7 @@ impl Pump {
             shared,
             ended,
             ahead: VecDeque::new(),
+            ahead_pays: false,
             running: 0,
             limited,
             outcomes: Vec::new(),
@@ -153,6 +168,9 @@ impl Pump {
                     debug_assert!(n > 0, "the worker holds a sender");
                     self.note_ended(&mut ended);
                 }
+                () = maybe_until(self.ahead.front().map(|ahead| ahead.since + AHEAD_MAX)), if !self.ahead.is_empty() => {
+                    self.give_back_stale();
+                }
                 _ = looks.tick(), if self.shared.runners.are_behind() => runners::look_after(&self.shared),
                 () = until_work(&self.shared, &self.seen, &self.turns), if idle => self.seen.dry = false,
             }
@@ -168,11 +186,12 @@ impl Pump {
         let mut passed = VecDeque::new();
         let mut starts = Vec::new();
         while self.running < self.shared.config.slots {
-            let Some(job) = self.ahead.pop_front() else { break };
-            if !self.take_slot(&job.spec.kind) {
-                passed.push_back(job);
+            let Some(ahead) = self.ahead.pop_front() else { break };
+            if !self.take_slot(&ahead.job.spec.kind) {
+                passed.push_back(ahead);
                 continue;
             }
+            let job = ahead.job;
             let size = self.shared.batch_size(&job.spec.kind);
             let first = self.started(job);
             starts.push(match size {
@@ -184,8 +203,8 @@ impl Pump {
             runners::start(&self.shared, starts);
         }
         // Those of a kind at its limit go on waiting, before all that came later.
-        while let Some(job) = passed.pop_back() {
-            self.ahead.push_front(job);
+        while let Some(ahead) = passed.pop_back() {
+            self.ahead.push_front(ahead);
         }
         self.shared.health.note_load(self.running, !self.has_room());
     }
@@ -212,21 +231,23 @@ impl Pump {
         let kind = first.0.spec.kind.clone();
         let mut batch = vec![first];
         let mut rest = VecDeque::with_capacity(self.ahead.len());
-        while let Some(job) = self.ahead.pop_front() {
-            let fits = batch.len() < size && self.running < self.shared.config.slots && job.spec.kind == kind;
+        while let Some(ahead) = self.ahead.pop_front() {
+            let fits = batch.len() < size && self.running < self.shared.config.slots && ahead.job.spec.kind == kind;
             if fits && self.take_slot(&kind) {
-                batch.push(self.started(job));
+                batch.push(self.started(ahead.job));
             } else {
-                rest.push_back(job);
+                rest.push_back(ahead);
             }
         }
         self.ahead = rest;
         batch
     }
 
-    /// How many jobs may be claimed beside those that are held.
+    /// How many jobs may be claimed beside those that are held: as many again as there are slots while jobs are short, so that
+    /// no slot waits for the store; none beyond the slots while they are long, so that no job waits beside an idle worker.
     fn wants(&self) -> usize {
-        (2 * self.shared.config.slots).saturating_sub(self.running + self.ahead.len()).min(BATCH_MAX)
+        let most = self.shared.config.slots * if self.ahead_pays { 2 } else { 1 };
+        most.saturating_sub(self.running + self.ahead.len()).min(BATCH_MAX)
     }
 
     /// The next call to the store, if there is a reason for one.
@@ -346,13 +367,14 @@ impl Pump {
         let Claimed { jobs, mark, next_at } = claimed;
         let got_all = claim.is_some_and(|claim| jobs.len() >= claim.max as usize);
         self.shared.actives.add(jobs.iter().map(|job| job.lease));
+        let since = now();
         for job in jobs {
-            self.hold(job);
+            self.hold(job, since);
         }
         // A kind that had no room then and has now was not looked for.
         let looked_for = |kind: &Kind| claim.is_some_and(|claim| claim.kinds.contain(kind));
         let looked_for_all = self.kinds_with_room().iter().all(looked_for);
-        let poll_at = now() + self.shared.config.poll;
+        let poll_at = since + self.shared.config.poll;
         self.seen = Seen { dry: !got_all && looked_for_all, mark, next_at, poll_at: Some(poll_at) };
         if self.haste > Haste::No {
             self.give_back_ahead();
@@ -360,47 +382,23 @@ impl Pump {
     }
 
     /// Keeps a claimed job at hand, unless there are as many of its kind as will run for a while: others may have it.
-    fn hold(&mut self, job: ClaimedJob) {
+    fn hold(&mut self, job: ClaimedJob, since: Instant) {
         if let Some(at) = self.shared.limited_kind(&job.spec.kind) {
             if self.limited[at].held >= 2 * self.shared.limits[at].1 {
                 return self.give_back(job.lease);
             }
             self.limited[at].held += 1;
         }
-        self.ahead.push_back(job);
-    }
-
-    fn give_back_ahead(&mut self) {
-        for job in std::mem::take(&mut self.ahead) {
-            if let Some(at) = self.shared.limited_kind(&job.spec.kind) {
-                self.limited[at].held -= 1;
-            }
-            self.give_back(job.lease);
-        }
-    }
-
-    /// What has a slot and no thread yet.
-    fn give_back_unbegun(&mut self) {
-        for start in self.shared.runners.clear() {
-            let started = match start {
-                Start::One(started) => vec![started],
-                Start::Many(started) => started,
-            };
-            for (job, _) in started {
-                self.running = self.running.saturating_sub(1);
-                self.give_back(job.lease);
-            }
-        }
-    }
-
-    /// As if it had never been claimed.
-    fn give_back(&mut self, lease: Lease) {
-        self.shared.actives.get_or_add(lease).note_ended();
-        self.outcomes.push(Outcome::release(lease));
+        self.ahead.push_back(Ahead { job, since });
     }
 
     fn note_ended(&mut self, ended: &mut Vec<Ended>) {
-        for Ended { lease, outcome, kind_at } in ended.drain(..) {
+        if let Some(last) = ended.last() {
+            // Enough to know: one of many that ended together.
+            let took = now().duration_since(last.since);
+            self.ahead_pays = took < if self.ahead_pays { AHEAD_MAX } else { AHEAD_PAYS };
+        }
+        for Ended { lease, outcome, kind_at, since: _ } in ended.drain(..) {
             self.running = self.running.saturating_sub(1);
             if let Some(at) = kind_at {
                 let limited = &mut self.limited[at];
@@ -414,39 +412,6 @@ impl Pump {
                 None => self.shared.actives.remove(std::iter::once(lease)),
             }
         }
-    }
-
-    /// No more claims. What was not started goes back; what was has until the deadline, or no time when there is more
-    /// haste.
-    fn hurry(&mut self, haste: Haste) {
-        self.haste = haste;
-        self.shared.health.note_leaving();
-        self.give_back_ahead();
-        if haste >= Haste::AtOnce {
-            self.give_back_unbegun();
-            for active in self.shared.actives.all() {
-                active.tell(Stop::Leaving);
-            }
-        }
-        if haste >= Haste::Abandon {
-            self.abandon();
-        }
-    }
-
-    /// Gives back what handlers do not let go of: somebody else may do better. They block their threads, and are too late
-    /// with whatever they come to.
-    fn abandon(&mut self) {
-        let actives = self.shared.actives.all();
-        // Whoever notes the end first, we or the handler, reports it.
-        let stuck: Vec<Lease> =
-            actives.iter().filter(|active| active.note_ended()).map(|active| active.lease).collect();
-        for lease in &stuck {
-            tracing::error!(job = %lease.job, "its handler does not let go: it blocks its thread; the job is given back");
-        }
-        let give_back = |lease: &Lease| Outcome { lease: *lease, kind: OutcomeKind::Release { started: true } };
-        self.shared.health.note_stuck(stuck.len());
-        self.outcomes.extend(stuck.iter().map(give_back));
-        self.running = self.running.saturating_sub(stuck.len());
     }
 }
 
@@ -464,36 +429,4 @@ fn in_place_of(outcome: &Outcome, error: Error) -> Option<Outcome> {
         }
     }
     None
-}
-
-async fn maybe(call: &mut Option<Call>) -> Answered {
-    match call {
-        Some(call) => call.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn maybe_sleep(pause: &mut Option<std::pin::Pin<Box<tokio::time::Sleep>>>) {
-    match pause {
-        Some(pause) => pause.await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Returns when there may be something to claim.
-async fn until_work(shared: &Shared, seen: &Seen, turns: &Turns) {
-    let poll_at = seen.poll_at.unwrap_or_else(now);
-    let soon = match seen.next_at {
-        Some(at) => match shared.store.now().await {
-            Ok(store_now) => poll_at.min(now() + Duration::from_millis(at.ms_since(store_now).min(POLL_MS_MAX))),
-            Err(_) => poll_at,
-        },
-        None => poll_at,
-    };
-    let wait = WaitFor::Work { queues: turns.queues.clone(), mark: seen.mark };
-    tokio::select! {
-        // A store that cannot say waits as long as the others.
-        answer = shared.store.wait(wait) => if answer.is_err() { tokio::time::sleep_until(soon).await },
-        () = tokio::time::sleep_until(soon) => {}
-    }
 }
