@@ -28,7 +28,7 @@ fn a_watch_shows_what_another_process_does() {
     let id = scene.enqueue(&["mail", "welcome"]).to_string();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
-    assert!(line.contains(&format!("{id} mail enqueue: - → ready")), "{line}");
+    assert!(line.contains(&format!("{id} mail: enqueued")), "{line}");
     interrupt(watch.id());
     assert_eq!(watch.wait().unwrap().code(), Some(130));
 }
