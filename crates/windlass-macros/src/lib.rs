@@ -39,7 +39,7 @@ pub fn derive_job(input: TokenStream) -> TokenStream {
 ///
 /// ```ignore
 /// #[windlass::handler]
-/// async fn welcome(job: Welcome, pool: State<Pool>) -> Result<(), JobError> { … }
+/// async fn welcome(job: Welcome, pool: State<Pool>) -> Result<(), JobError> { Ok(()) }
 /// ```
 #[proc_macro_attribute]
 pub fn handler(_: TokenStream, item: TokenStream) -> TokenStream {

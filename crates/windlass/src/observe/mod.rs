@@ -1,6 +1,6 @@
 //! What operators see: metrics, spans, traces. `docs/observability.md` has the tables.
 //!
-//! All of it happens in the facade over the store and in the worker, never in a store. Stores that [`open`](crate::open)
+//! All of it happens in the facade over the store and in the worker, never in a store. Stores that [`open`](crate::open())
 //! returns are observed; for one that you made yourself there is [`observe`]. It costs next to nothing until the
 //! application installs a `metrics` recorder or a `tracing` subscriber that wants to know.
 
@@ -29,7 +29,7 @@ pub use store::Observed;
 pub use trace::{TraceId, TraceParent, current_trace, with_trace};
 pub(crate) use trace::{check as check_trace, in_handler as trace_in_handler};
 
-/// A store of your own, observed like those that [`open`](crate::open) returns; `name` is the label `store`.
+/// A store of your own, observed like those that [`open`](crate::open()) returns; `name` is the label `store`.
 ///
 /// ```
 /// use std::sync::Arc;
