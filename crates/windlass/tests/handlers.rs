@@ -223,15 +223,18 @@ async fn a_cancelled_job_of_a_batch_leaves_the_others_alone() {
         started.send(items.len()).unwrap();
         // Until one of them is told; the others are not.
         futures::future::select_all(items.iter().map(|item| Box::pin(item.ctx.stopped()))).await;
+        started.send(0).unwrap();
         go.notified().await;
         Ok(items.iter().map(|item| Ok(item.job.n)).collect())
     }
     let (store, client) = memory();
     let tickets = client.enqueue_all((0..3).map(|n| Task { n })).await.unwrap();
-    let builder = Worker::builder(Arc::clone(&store)).cancel_grace(Duration::ZERO);
+    let builder = Worker::builder(Arc::clone(&store)).cancel_grace(Duration::from_millis(1));
     let worker = Running::start(builder.state(started).state(Arc::clone(&go)).handle_batch(3, all));
     assert_eq!(starts.recv().await, Some(3));
     client.cancel(tickets[1].as_ref().unwrap().id()).await.unwrap();
+    // The handler has seen it, and goes on all the same.
+    assert_eq!(starts.recv().await, Some(0));
     go.notify_one();
     for (n, ticket) in (0..).zip(tickets) {
         let waited = ticket.unwrap().wait(LONG).await.unwrap();
