@@ -11,28 +11,59 @@ struct Packaged {
     /// Debian's names of the packages that bring it.
     packages: &'static [&'static str],
     why: &'static str,
+    /// A variable that names another copy of it, which is then not ours to look for.
+    instead: Option<&'static str>,
 }
 
-/// Private servers for the tests of further stores join this table with those stores.
-const PACKAGED: [Packaged; 1] = [Packaged {
-    probe: &["cc", "--version"],
-    packages: &["gcc", "libc6-dev"],
-    why: "SQLite is compiled from its bundled C source",
-}];
+/// Private servers for the tests of further stores join this table with those stores. A service that comes with such a
+/// package is not used: tests start their own servers.
+const PACKAGED: [Packaged; 4] = [
+    Packaged {
+        probe: &["cc", "--version"],
+        packages: &["gcc", "libc6-dev"],
+        why: "SQLite is compiled from its bundled C source",
+        instead: None,
+    },
+    Packaged {
+        probe: &["redis-server", "--version"],
+        packages: &["redis-server", "redis-tools"],
+        why: "the tests of the Redis store start private servers",
+        instead: Some("WINDLASS_TEST_REDIS_BIN"),
+    },
+    Packaged {
+        probe: &["openssl", "version"],
+        packages: &["openssl"],
+        why: "the tests of the Redis store make certificates for it",
+        instead: None,
+    },
+    Packaged {
+        probe: &["faketime", "--version"],
+        packages: &["faketime"],
+        why: "a crash test gives workers a wrong clock",
+        instead: None,
+    },
+];
 
 /// Parts of the toolchain that rustup can leave out.
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
 
 /// Makes sure of everything but nextest, without which the tests can still run.
 pub(crate) fn prepare() -> bool {
-    let mut ok = true;
+    let mut ok = prepare_packaged();
     for (subcommand, component) in COMPONENTS {
         if !succeeds(cargo(&[subcommand, "--version"])) {
             eprintln!("error: {component} is missing; run `rustup component add {component}`");
             ok = false;
         }
     }
+    ok
+}
+
+/// Makes sure of what comes from the distribution; quick when it is there.
+pub(crate) fn prepare_packaged() -> bool {
+    let mut ok = true;
     for packaged in &PACKAGED {
+        // All of them, so that one run names all that is missing.
         ok &= ensure_packaged(packaged);
     }
     ok
@@ -59,7 +90,8 @@ fn ensure_packaged(packaged: &Packaged) -> bool {
 }
 
 fn found(packaged: &Packaged) -> bool {
-    succeeds(of_words(packaged.probe))
+    let is_elsewhere = packaged.instead.and_then(std::env::var_os).is_some_and(|place| !place.is_empty());
+    is_elsewhere || succeeds(of_words(packaged.probe))
 }
 
 fn of_words(words: &[&str]) -> Command {
@@ -96,7 +128,7 @@ mod tests {
     use super::{Packaged, found};
 
     fn probe(probe: &'static [&'static str]) -> Packaged {
-        Packaged { probe, packages: &["none"], why: "a test" }
+        Packaged { probe, packages: &["none"], why: "a test", instead: None }
     }
 
     #[test]
@@ -104,5 +136,12 @@ mod tests {
         assert!(found(&probe(&["true"])));
         assert!(!found(&probe(&["false"])));
         assert!(!found(&probe(&["windlass-no-such-program", "--version"])));
+    }
+
+    #[test]
+    fn a_variable_that_names_another_copy_counts_when_it_is_set() {
+        let missing = probe(&["windlass-no-such-program", "--version"]);
+        assert!(!found(&Packaged { instead: Some("WINDLASS_NO_SUCH_VARIABLE"), ..missing }));
+        assert!(found(&Packaged { instead: Some("PATH"), ..missing }));
     }
 }

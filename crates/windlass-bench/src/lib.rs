@@ -4,13 +4,21 @@
 //! after the other in one run.
 
 mod counting;
+mod direct;
 pub mod floor;
 mod ground;
 mod line;
+mod meter;
+mod private;
+mod server;
 mod time;
 
 pub use counting::{Counting, Ended};
+pub use direct::Direct;
 pub use floor::{Floor, FloorError};
 pub use ground::Ground;
 pub use line::{Figure, Line};
+pub use meter::{Meter, Spending};
+pub use private::PrivateRedis;
+pub use server::{Reading, Server, Spent};
 pub use time::{Pace, Samples, Stopwatch, median};

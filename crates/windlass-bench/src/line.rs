@@ -1,5 +1,6 @@
 //! One form for the results: names and figures, in an order that people like to read.
 
+use crate::meter::Spending;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// One figure.
@@ -121,6 +122,12 @@ impl Line {
     #[must_use]
     pub fn beside(self, ours: f64, floor: f64) -> Self {
         self.with("jobs_per_s", ours).with("floor_per_s", floor).with("ratio", ours / floor)
+    }
+
+    /// With what the server has spent, where there is one.
+    #[must_use]
+    pub fn spending(self, spending: &Spending) -> Self {
+        spending.onto(self)
     }
 
     /// Names and figures.

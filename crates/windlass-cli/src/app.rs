@@ -10,7 +10,7 @@ use windlass::core::store::Store;
 use windlass_sqlite::Options;
 
 /// The kinds of store that a URL may name.
-const SCHEMES: [&str; 2] = ["sqlite", "memory"];
+const SCHEMES: [&str; 6] = ["sqlite", "memory", "redis", "rediss", "redis+sentinel", "redis+cluster"];
 
 /// What every command has at hand.
 #[derive(Debug)]
@@ -44,6 +44,31 @@ impl App {
         self.open(false)
     }
 
+    /// How the store is opened, if it is one on Redis.
+    pub(crate) fn redis(&self) -> Result<Option<windlass_redis::Options>, Failure> {
+        let url = self.url().filter(|url| is_redis(url));
+        Ok(url.map(windlass_redis::Options::from_url).transpose()?)
+    }
+
+    /// What to do about it, where the store is a server that may be elsewhere, down, or not what it should be.
+    pub(crate) fn advise(&self, failure: Failure) -> Failure {
+        if !self.url().is_some_and(is_redis) || failure.has_hint() {
+            return failure;
+        }
+        match failure.error() {
+            Some(Error::Unavailable { .. }) => failure
+                .hint("is the server up, and is its address right? try: redis-cli -h HOST -p PORT ping; then: windlass doctor"),
+            Some(Error::Timeout { .. }) => failure
+                .hint("the server hangs or is far away; try again, then: windlass doctor, or timeout_ms=30000 in the URL"),
+            Some(Error::Unknown { .. }) => {
+                failure.hint("it may have happened or not; look before you repeat it: windlass jobs list")
+            }
+            // The server is there, and no store can live on it as it is.
+            Some(Error::Incompatible { .. }) => failure.made_unavailable().hint("windlass doctor says what to change"),
+            _ => failure,
+        }
+    }
+
     fn open(&self, create: bool) -> Result<Arc<dyn Store>, Failure> {
         let url = self.url().ok_or_else(|| {
             Failure::usage("no store is named")
@@ -65,6 +90,11 @@ impl App {
     }
 }
 
+/// Whether the URL names a server of that kind.
+fn is_redis(url: &str) -> bool {
+    url.starts_with("redis://") || url.starts_with("rediss://") || url.starts_with("redis+")
+}
+
 /// The URL decides itself.
 fn says_create(url: &str) -> bool {
     url.split_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair.starts_with("create=")))
@@ -79,7 +109,8 @@ fn check_scheme(url: &str) -> Result<(), Failure> {
     if SCHEMES.contains(&scheme) {
         return Ok(());
     }
-    let failure = Failure::usage(format!("`{scheme}://` is no kind of store; there are sqlite:// and memory://"));
+    let failure =
+        Failure::usage(format!("`{scheme}://` is no kind of store; there are sqlite://, redis:// and memory://"));
     Err(match crate::values::nearest(scheme, &SCHEMES) {
         Some(near) => failure.hint(format!("did you mean `{near}://`?")),
         None => failure,

@@ -31,7 +31,7 @@ Exit codes: 0 ok, 1 the work failed, 2 usage, 3 store unavailable, 4 not found, 
 pub(crate) struct Global {
     /// The store, by its URL
     #[arg(
-        help = "The store: sqlite://jobs.db, sqlite:///var/lib/app/jobs.db, memory://",
+        help = "The store: sqlite://jobs.db, sqlite:///var/lib/app/jobs.db, redis://host:6379, memory://",
         long,
         global = true,
         env = "WINDLASS_STORE",

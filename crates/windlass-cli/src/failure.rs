@@ -65,6 +65,16 @@ impl Failure {
         Self { code: Code::Unavailable, ..self }
     }
 
+    /// Whether it says what to do.
+    pub(crate) fn has_hint(&self) -> bool {
+        self.hint.is_some()
+    }
+
+    /// What the store said, if it was the store.
+    pub(crate) fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)

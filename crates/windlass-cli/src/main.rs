@@ -41,5 +41,5 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let code = runtime.block_on(commands::run(cli.command, &app));
     // Whatever a command left behind must not keep the process from ending.
     runtime.shutdown_background();
-    code
+    code.map_err(|failure| app.advise(failure))
 }

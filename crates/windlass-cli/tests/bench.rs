@@ -53,13 +53,15 @@ fn put_job(dir: &Path, queue: &str) {
 }
 
 /// The scenarios, made small.
-const SMALL: [(&str, &[&str]); 6] = [
+const SMALL: [(&str, &[&str]); 8] = [
     ("enqueue", &["--jobs", "70", "--tasks", "3"]),
     ("enqueue", &["--jobs", "70", "--bulk", "--batch", "30"]),
     ("drain", &["--jobs", "70", "--slots", "10"]),
+    ("drain", &["--jobs", "70", "--direct", "--batch", "16", "--floor-batch", "256"]),
     ("latency", &["--jobs", "20", "--rate", "500"]),
     ("mixed", &["--jobs", "70"]),
     ("scale", &["--jobs", "70"]),
+    ("groups", &["--jobs", "70"]),
 ];
 
 fn check_line(line: &Value, scenario: &str, store: &str) {
@@ -115,6 +117,12 @@ fn the_figures_that_only_one_scenario_has_are_there() {
     assert_eq!(scale["stored"], serde_json::json!([1000, 1100]));
     assert_eq!(scale["claim_and_complete_us"].as_array().map(Vec::len), Some(2), "{scale}");
     assert!(number(scale, "growth") > 0.0);
+    let groups = &of(&["groups", "--jobs", "1100"])[0];
+    assert_eq!(groups["groups"], serde_json::json!([0, 1000, 1100]));
+    assert_eq!(groups["claim_and_complete_us"].as_array().map(Vec::len), Some(3), "{groups}");
+    let direct = &of(&["drain", "--jobs", "100", "--direct", "--batch", "30"])[0];
+    assert_eq!((&direct["mode"], &direct["batch"]), (&"direct".into(), &30.into()), "{direct}");
+    assert!(direct.get("slots").is_none() && direct.get("redis_cpu_us_per_job").is_none(), "{direct}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "temporary files are gone");
 }
 
@@ -123,7 +131,7 @@ fn all_of_them_print_a_line_each() {
     let dir = tempfile::tempdir().unwrap();
     let lines = lines(&run(dir.path(), &["bench", "all", "--quick", "--jobs", "50", "--store", "memory://", "--json"]));
     let names: Vec<_> = lines.iter().map(|line| line["scenario"].as_str().unwrap()).collect();
-    assert_eq!(names, ["enqueue", "enqueue", "drain", "latency", "mixed", "scale"]);
+    assert_eq!(names, ["enqueue", "enqueue", "drain", "latency", "mixed", "scale", "groups"]);
     assert_eq!([&lines[0]["mode"], &lines[1]["mode"]], ["one-by-one", "bulk"]);
 }
 
@@ -139,7 +147,7 @@ fn people_get_a_table_and_a_list() {
     let output = run(dir.path(), &["bench"]);
     let list = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for name in ["enqueue", "drain", "latency", "mixed", "scale", "all"] {
+    for name in ["enqueue", "drain", "latency", "mixed", "scale", "groups", "all"] {
         assert!(list.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}: {list}");
     }
 }
@@ -183,6 +191,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         (&["drain", "--jobs", "many"], "--jobs"),
         (&["drain", "--jobs", "4294967296"], "--jobs"),
         (&["drain", "--slots", "0"], "--slots"),
+        (&["drain", "--direct", "--slots", "5"], "--slots"),
+        (&["drain", "--batch", "5"], "--direct"),
+        (&["drain", "--floor-batch", "1001"], "--floor-batch"),
+        (&["drain", "--store", "redis+cluster://h:1"], "redis://HOST:PORT"),
         (&["drain", "--rounds", "0"], "--rounds"),
         (&["drain", "--rate", "5"], "--rate"),
         (&["latency", "--rate", "0"], "--rate"),

@@ -31,6 +31,12 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
+    /// How many random sequences to try, of those that a plain run tries; fewer where the same code has been tried with all
+    /// of them already. A run with fewer does not check that all of the contract was reached.
+    fn sequences(&self, plain: u64) -> u64 {
+        plain
+    }
+
     /// Cases that this store cannot pass, with the reason.
     fn skips(&self) -> Vec<Skip> {
         Vec::new()

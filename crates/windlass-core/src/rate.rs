@@ -54,6 +54,11 @@ impl Rate {
 pub struct Meter(VecDeque<(i64, u32)>);
 
 impl Meter {
+    /// From times and counts, oldest first, for stores that keep them in a form of their own.
+    pub fn from_starts(starts: impl IntoIterator<Item = (i64, u32)>) -> Self {
+        Self(starts.into_iter().collect())
+    }
+
     /// How many more may start now.
     pub fn room(&self, rate: Rate, now: Timestamp) -> u32 {
         let edge = now.as_ms().saturating_sub(rate.per());

@@ -1,5 +1,6 @@
 //! What the program is asked to do.
 
+use crate::storm::Fault;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,13 +8,22 @@ use windlass_core::random::{Random, StrongRandom};
 
 /// How it is called.
 pub const USAGE: &str = "\
-usage: windlass-crash [--seconds N] [--jobs N] [--workers N] [--seed N] [--dir PATH] [--bug NAME]
+usage: windlass-crash [--store NAME] [--seconds N] [--jobs N] [--workers N] [--seed N] [--dir PATH] [--signal NAME]
+                      [--skew-s N] [--bug NAME]
+       windlass-crash storm [--fault NAME] [--rounds N] [--seed N] [--json true]
+  --store NAME  sqlite (the usual), or redis: a private server with an append-only file
   --seconds N   how long processes are killed (60)
   --jobs N      enqueue no more than about so many jobs (no limit)
   --workers N   worker processes at any time (3)
   --seed N      repeats the moments of a run (random, printed)
   --dir PATH    where database and ledgers go, and stay (a temporary folder)
-  --bug NAME    acknowledge-first or report-first: break the rules on purpose, to see the audit notice";
+  --signal NAME kill (the usual), or stop: workers are stopped beyond their leases and then go on
+  --skew-s N    the clocks of workers go wrong by so many seconds, ahead and behind by turns (needs libfaketime)
+  --bug NAME    acknowledge-first or report-first: break the rules on purpose, to see the audit notice
+storm: breaks private Redis servers under a working fleet, and prints a table of what was lost
+  --fault NAME  one of them; all if it is not named
+  --rounds N    how often each is done (3)
+  --json true   lines of JSON instead of the table";
 
 /// A rule that a child breaks on purpose, so that a test can see the audit notice. The store has no such switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +53,33 @@ impl FromStr for Bug {
     }
 }
 
+/// What the processes work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// A file.
+    Sqlite,
+    /// A private server.
+    Redis,
+}
+
+/// What happens to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP, and SIGCONT when its leases have run out.
+    Stop,
+}
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// What the processes work on.
+    pub store: StoreKind,
+    /// What happens to workers.
+    pub blow: Blow,
+    /// By how much the clocks of workers are wrong.
+    pub skew_s: u32,
     /// How long processes are killed.
     pub seconds: u64,
     /// Enqueue no more than about so many jobs.
@@ -65,6 +99,8 @@ pub struct Config {
 pub struct Part {
     /// Where everything is kept.
     pub dir: PathBuf,
+    /// The server of the store; without one it is a file in the folder.
+    pub url: Option<String>,
     /// Its name: of its ledger and, for a worker, in the store.
     pub name: String,
     /// Draws what it does.
@@ -73,11 +109,26 @@ pub struct Part {
     pub bug: Option<Bug>,
 }
 
+/// A storm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StormConfig {
+    /// Which faults.
+    pub faults: Vec<Fault>,
+    /// How often each.
+    pub rounds: u32,
+    /// Draws the moments.
+    pub seed: u64,
+    /// Prints lines of JSON.
+    pub json: bool,
+}
+
 /// What this process is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Starts, kills and audits the others.
     Parent(Config),
+    /// Breaks servers.
+    Storm(StormConfig),
     /// Claims, works, reports.
     Worker(Part),
     /// Enqueues.
@@ -87,12 +138,28 @@ pub enum Role {
 /// Reads the arguments. The parts of children are hidden: only the parent names them.
 pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
     let mut args = args.into_iter().peekable();
+    if args.next_if(|arg| arg == "storm").is_some() {
+        return parse_storm(args).map(Role::Storm);
+    }
     let part = args.next_if(|arg| arg == "child-worker" || arg == "child-enqueuer");
-    let mut config = Config { seconds: 60, jobs: u64::MAX, workers: 3, seed: 0, dir: None, bug: None };
-    let (mut seed, mut name) = (None, String::new());
+    let mut config = Config {
+        store: StoreKind::Sqlite,
+        blow: Blow::Kill,
+        skew_s: 0,
+        seconds: 60,
+        jobs: u64::MAX,
+        workers: 3,
+        seed: 0,
+        dir: None,
+        bug: None,
+    };
+    let (mut seed, mut name, mut url) = (None, String::new(), None);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
         match flag.as_str() {
+            "--store" => config.store = one_of(&value, &[("sqlite", StoreKind::Sqlite), ("redis", StoreKind::Redis)])?,
+            "--signal" => config.blow = one_of(&value, &[("kill", Blow::Kill), ("stop", Blow::Stop)])?,
+            "--skew-s" => config.skew_s = number(&flag, &value)?,
             "--seconds" => config.seconds = number(&flag, &value)?,
             "--jobs" => config.jobs = number(&flag, &value)?,
             "--workers" => config.workers = number(&flag, &value)?,
@@ -100,6 +167,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
             "--dir" => config.dir = Some(value.into()),
             "--bug" => config.bug = Some(value.parse()?),
             "--name" if part.is_some() => name = value,
+            "--url" if part.is_some() => url = Some(value),
             unknown => return Err(format!("unknown flag {unknown}")),
         }
     }
@@ -109,8 +177,33 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
     config.seed = seed.unwrap_or_else(|| StrongRandom::from_system().next_u64());
     let Some(part) = part else { return Ok(Role::Parent(config)) };
     let dir = config.dir.ok_or("a child needs --dir")?;
-    let child = Part { dir, name, seed: config.seed, bug: config.bug };
+    let child = Part { dir, url, name, seed: config.seed, bug: config.bug };
     Ok(if part == "child-worker" { Role::Worker(child) } else { Role::Enqueuer(child) })
+}
+
+fn parse_storm(mut args: impl Iterator<Item = String>) -> Result<StormConfig, String> {
+    let seed = StrongRandom::from_system().next_u64();
+    let mut config = StormConfig { faults: Vec::new(), rounds: 3, seed, json: false };
+    while let Some(flag) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
+        match flag.as_str() {
+            "--fault" => config.faults.push(value.parse()?),
+            "--rounds" => config.rounds = number(&flag, &value)?,
+            "--seed" => config.seed = number(&flag, &value)?,
+            "--json" => config.json = one_of(&value, &[("true", true), ("false", false)])?,
+            unknown => return Err(format!("unknown flag {unknown}")),
+        }
+    }
+    if config.faults.is_empty() {
+        config.faults = Fault::ALL.to_vec();
+    }
+    Ok(config)
+}
+
+fn one_of<T: Copy>(value: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == value).map(|(_, what)| *what);
+    let all = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("`{value}` is not one of {}", all()))
 }
 
 fn number<T: FromStr>(flag: &str, value: &str) -> Result<T, String> {
@@ -132,10 +225,22 @@ mod tests {
         };
         assert_eq!((config.seconds, config.workers, config.seed), (5, 2, 9));
         assert_eq!(config.bug, Some(Bug::ReportFirst));
+        let Ok(Role::Storm(storm)) = words("storm --fault script-flush --rounds 7") else { panic!("not a storm") };
+        assert_eq!((storm.faults, storm.rounds), (vec![Fault::ScriptFlush], 7));
         assert!(matches!(words("child-worker --dir x --name w"), Ok(Role::Worker(_))));
-        for bad in
-            ["--second 5", "--seconds", "--seconds five", "--workers 0", "--bug typo", "--name x", "child-worker"]
-        {
+        for bad in [
+            "--second 5",
+            "--seconds",
+            "--seconds five",
+            "--workers 0",
+            "--bug typo",
+            "--name x",
+            "child-worker",
+            "--store postgres",
+            "--signal hup",
+            "storm --fault rain",
+            "storm --seconds 5",
+        ] {
             assert!(words(bad).is_err(), "{bad}");
         }
     }

@@ -26,6 +26,8 @@ pub struct Findings {
     pub executed: u64,
     /// Jobs that were worked on more than once although their first attempt did not fail: allowed, at-least-once.
     pub delivered_twice: u64,
+    /// Outcomes that came too late, under a lease that was lost: allowed, and not counted as completions.
+    pub too_late: u64,
     /// Jobs that were acknowledged or completed and have not ended, have ended otherwise, or succeeded unexecuted.
     pub lost: u64,
     /// Jobs with two accepted completions, or with more deliveries than their budgets allow.
@@ -59,6 +61,7 @@ struct Told {
     acknowledged: bool,
     executed: u64,
     failed_attempts: u64,
+    refused: u64,
     /// Completions that the store accepted, and those of them that it did not call repeated.
     completions: BTreeSet<(u32, u64)>,
     fresh_completions: u64,
@@ -68,9 +71,11 @@ fn gather(entries: &[Entry]) -> BTreeMap<JobId, Told> {
     let mut jobs: BTreeMap<JobId, Told> = BTreeMap::new();
     for entry in entries {
         match *entry {
+            Entry::Clock { .. } => {}
             Entry::Intended { job } => jobs.entry(job).or_default().intended = true,
             Entry::Acknowledged { job } => jobs.entry(job).or_default().acknowledged = true,
             Entry::Executed { job, .. } => jobs.entry(job).or_default().executed += 1,
+            Entry::Refused { job, .. } => jobs.entry(job).or_default().refused += 1,
             Entry::Accepted { job, attempt, token, state, repeated } => {
                 jobs.entry(job).or_default().accept((attempt, token), state, repeated);
             }
@@ -125,6 +130,7 @@ pub fn audit(entries: &[Entry], stored: &[StoredJob]) -> Findings {
         let job = stored.get(id).copied();
         findings.jobs += u64::from(told.acknowledged);
         findings.executed += told.executed;
+        findings.too_late += told.refused;
         findings.delivered_twice += u64::from(told.executed > told.failed_attempts + 1);
         if !told.intended {
             findings.phantom += 1;

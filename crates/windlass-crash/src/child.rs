@@ -1,11 +1,20 @@
 //! What all children have in common.
 
 use crate::args::Part;
+use crate::hand::Hand;
+use crate::ledger::{Entry, Ledger};
+use crate::watch::Watch;
+use crate::worker::IDLE_MS;
 use crate::{QUEUE, Result};
 use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::name::QueueName;
 use windlass_core::random::{Random, StrongRandom};
+use windlass_core::store::Store;
+use windlass_core::time::{Clock, SystemClock};
+use windlass_redis::RedisStore;
 use windlass_sqlite::SqliteStore;
 
 /// Ends this process when its parent does: then nobody holds the other end of standard input any more.
@@ -19,9 +28,32 @@ pub(crate) fn end_with_parent() -> Result<()> {
     Ok(())
 }
 
-/// The store of a run, durable as it is by default.
-pub(crate) fn open(dir: &std::path::Path) -> Result<SqliteStore> {
-    Ok(SqliteStore::open(dir.join("jobs.db"))?)
+/// The store of a run, as it is by default.
+pub(crate) fn open(dir: &Path, url: Option<&str>) -> Result<Arc<dyn Store>> {
+    Ok(match url {
+        Some(url) => Arc::new(RedisStore::open_url(url)?),
+        None => Arc::new(SqliteStore::open(dir.join("jobs.db"))?),
+    })
+}
+
+/// A child, ready to begin.
+pub(crate) fn hand(part: Part) -> Result<Hand> {
+    Ok(Hand {
+        store: open(&part.dir, part.url.as_deref())?,
+        ledger: Ledger::open(&part.dir, &part.name)?,
+        dice: Dice::new(part.seed),
+        bug: part.bug,
+        watch: Arc::new(Watch::default()),
+        idle_ms: IDLE_MS,
+        name: part.name,
+    })
+}
+
+/// Writes down by how much this process's clock is off.
+pub(crate) async fn note_clock(hand: &mut Hand) -> Result<()> {
+    let there = hand.insist(|| hand.store.now()).await?;
+    let ahead_ms = SystemClock.now().as_ms().saturating_sub(there.as_ms());
+    hand.ledger.note(&[Entry::Clock { ahead_ms }])
 }
 
 /// The queue of a run.
@@ -33,10 +65,6 @@ pub(crate) fn queue() -> Result<QueueName> {
 pub(crate) struct Dice(StrongRandom);
 
 impl Dice {
-    pub(crate) fn of(part: &Part) -> Self {
-        Self::new(part.seed)
-    }
-
     pub(crate) fn new(seed: u64) -> Self {
         Self(StrongRandom::seeded(seed))
     }

@@ -1,10 +1,19 @@
 //! The children: started, killed, and started again under a new name.
 
 use crate::Result;
-use crate::args::{Bug, Config};
+use crate::args::Config;
 use crate::child::Dice;
+use crate::child::pass_ms;
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+/// Where Debian and its kin keep it; `LD_PRELOAD` takes the first that is there.
+const FAKETIME: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib64/faketime/libfaketimeMT.so.1",
+];
 
 /// What a child does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +37,28 @@ impl Running {
         self.child.wait()?;
         Ok(())
     }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
 }
 
 /// All children that run.
 pub(crate) struct Fleet {
     program: PathBuf,
     dir: PathBuf,
-    bug: Option<Bug>,
+    url: Option<String>,
+    config: Config,
     seeds: Dice,
     started: u32,
     running: Vec<Running>,
 }
 
 impl Fleet {
-    pub(crate) fn new(config: &Config, dir: &Path) -> Result<Self> {
-        let (program, dir) = (std::env::current_exe()?, dir.to_owned());
+    pub(crate) fn new(config: &Config, dir: &Path, url: Option<&str>) -> Result<Self> {
+        let (program, dir, url) = (std::env::current_exe()?, dir.to_owned(), url.map(str::to_owned));
         let seeds = Dice::new(config.seed ^ 0x5eed);
-        Ok(Self { program, dir, bug: config.bug, seeds, started: 0, running: Vec::new() })
+        Ok(Self { program, dir, url, config: config.clone(), seeds, started: 0, running: Vec::new() })
     }
 
     /// Starts a child under a name that no other has had.
@@ -58,12 +72,39 @@ impl Fleet {
         let mut command = Command::new(&self.program);
         command.arg(part).arg("--dir").arg(&self.dir).args(["--name", &name]);
         command.args(["--seed", &self.seeds.seed().to_string()]);
-        if let Some(bug) = self.bug {
+        if let Some(url) = &self.url {
+            command.args(["--url", url]);
+        }
+        if let Some(bug) = self.config.bug {
             command.args(["--bug", &bug.to_string()]);
+        }
+        if kind == Kind::Worker && self.config.skew_s > 0 {
+            self.skew(&mut command)?;
         }
         // The child ends when this end of its standard input is gone, so that none outlives its parent.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         self.running.push(Running { name, kind, child });
+        Ok(())
+    }
+
+    /// Has the child's clock go wrong, ahead and behind by turns.
+    fn skew(&self, command: &mut Command) -> Result<()> {
+        let library = FAKETIME.into_iter().find(|path| Path::new(path).is_file());
+        let library = library.ok_or("libfaketime is missing; install it (Debian: `apt install faketime`)")?;
+        let sign = if self.started.is_multiple_of(2) { '-' } else { '+' };
+        command.env("LD_PRELOAD", library).env("FAKETIME", format!("{sign}{}s", self.config.skew_s));
+        // Timers go by this one, and it cannot be set.
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        Ok(())
+    }
+
+    /// Stops one where it stands for so long.
+    pub(crate) async fn freeze(&self, name: &str, ms: u64) -> Result<()> {
+        if let Some(victim) = self.running.iter().find(|running| running.name == name) {
+            victim.signal(Signal::STOP)?;
+            pass_ms(ms).await;
+            victim.signal(Signal::CONT)?;
+        }
         Ok(())
     }
 

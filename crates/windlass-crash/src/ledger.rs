@@ -1,10 +1,12 @@
-//! Ledgers: what a process says it did, outside the store, synced before it goes on.
+//! Ledgers: what a process or a task says it did, outside the store, before it goes on.
 
 use crate::Result;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::{Lease, State};
 
@@ -12,6 +14,11 @@ use windlass_core::job::{Lease, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {
+    /// By how much the clock of this process is ahead of the store's.
+    Clock {
+        /// In milliseconds; negative when it is behind.
+        ahead_ms: i64,
+    },
     /// An enqueuer is about to enqueue this job.
     Intended {
         /// The job.
@@ -24,6 +31,15 @@ pub enum Entry {
     },
     /// A handler did the work of this attempt.
     Executed {
+        /// The job.
+        job: JobId,
+        /// Which attempt.
+        attempt: u32,
+        /// Under which lease.
+        token: Token,
+    },
+    /// The store has refused the outcome of this attempt: its lease was lost.
+    Refused {
         /// The job.
         job: JobId,
         /// Which attempt.
@@ -53,9 +69,17 @@ impl Entry {
     }
 }
 
-/// The ledger of one process.
+/// Entries that tasks of one process write down together.
+pub type Book = Arc<Mutex<Vec<Entry>>>;
+
+/// The ledger of one process or task.
 #[derive(Debug)]
-pub struct Ledger(File);
+pub enum Ledger {
+    /// Of a process that may be killed: synced.
+    File(File),
+    /// Of a task whose process lives on.
+    Shared(Book),
+}
 
 impl Ledger {
     /// Where the ledger of `name` is kept.
@@ -65,18 +89,25 @@ impl Ledger {
 
     /// Opens it to append.
     pub fn open(dir: &Path, name: &str) -> Result<Self> {
-        Ok(Self(OpenOptions::new().create(true).append(true).open(Self::path(dir, name))?))
+        Ok(Self::File(OpenOptions::new().create(true).append(true).open(Self::path(dir, name))?))
     }
 
     /// Appends entries in one write, and returns when the disk has them.
     pub fn note(&mut self, entries: &[Entry]) -> Result<()> {
+        let file = match self {
+            Self::File(file) => file,
+            Self::Shared(book) => {
+                book.lock().extend_from_slice(entries);
+                return Ok(());
+            }
+        };
         let mut lines = Vec::new();
         for entry in entries {
             serde_json::to_writer(&mut lines, entry)?;
             lines.push(b'\n');
         }
-        self.0.write_all(&lines)?;
-        Ok(self.0.sync_data()?)
+        file.write_all(&lines)?;
+        Ok(file.sync_data()?)
     }
 }
 

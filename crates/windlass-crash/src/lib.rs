@@ -1,10 +1,12 @@
-//! The crash test: real processes on one SQLite file, killed -9 in a loop, and an audit of what they left behind.
+//! The crash test: real processes on one store, killed -9 in a loop, and an audit of what they left behind.
 //!
 //! A parent starts workers and enqueuers, which are this program again. Each writes what it did to a ledger of its own,
 //! outside the store and synced before it goes on. The parent kills them at moments drawn from a seed, mostly while
 //! they hold leases, and starts others in their place. In the end nobody is killed any more, the rest is worked off, and
 //! the ledgers are compared with the store ([`audit()`]): nothing acknowledged may be lost, nothing may be completed
 //! twice, nothing may run that nobody enqueued.
+//!
+//! The storm ([`storm`]) is the other way round: the workers live, and the servers of a Redis store are broken under them.
 //!
 //! The promise is at-least-once, so a job may well be delivered twice; that is counted and not a fault.
 
@@ -13,13 +15,17 @@ mod audit;
 mod child;
 mod enqueuer;
 mod fleet;
+mod hand;
 mod ledger;
 mod parent;
+pub mod recount;
+pub mod storm;
+mod watch;
 mod worker;
 
-pub use args::{Bug, Config, Role, USAGE, parse};
+pub use args::{Blow, Bug, Config, Role, StoreKind, StormConfig, USAGE, parse};
 pub use audit::{Findings, StoredJob, audit};
-pub use ledger::{Entry, Ledger, read_ledger};
+pub use ledger::{Book, Entry, Ledger, read_ledger};
 pub use parent::{Report, run};
 
 /// The queue that everything happens on.
@@ -32,20 +38,25 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Plays the part that the arguments name. True when nothing was lost, doubled or made up.
 pub fn play(role: Role) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match role {
         Role::Parent(config) => {
             let report = runtime.block_on(run(&config))?;
             println!("{}", serde_json::to_string(&report)?);
             Ok(report.is_clean())
         }
+        Role::Storm(config) => storm::run_all(&config),
         Role::Worker(part) => {
             child::end_with_parent()?;
-            runtime.block_on(worker::work(part)).map(|()| true)
+            runtime.block_on(async {
+                let mut hand = child::hand(part)?;
+                child::note_clock(&mut hand).await?;
+                worker::work(hand).await.map(|()| true)
+            })
         }
         Role::Enqueuer(part) => {
             child::end_with_parent()?;
-            runtime.block_on(enqueuer::enqueue(part)).map(|()| true)
+            runtime.block_on(enqueuer::enqueue(child::hand(part)?)).map(|()| true)
         }
     }
 }

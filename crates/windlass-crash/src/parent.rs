@@ -1,18 +1,22 @@
 //! The parent: starts, kills, lets the rest be worked off, and audits.
 
-use crate::args::Config;
+use crate::args::{Blow, Config, StoreKind};
 use crate::audit::{Findings, StoredJob, audit};
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
 use crate::ledger::{Entry, read_ledger};
+use crate::recount::{Raw, recount};
+use crate::worker::LEASE_MS;
 use crate::{QUEUE, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
 use windlass_core::id::JobId;
 use windlass_core::job::State;
-use windlass_core::store::{Filter, JobQueue, ListRequest, QueueCounts, Store, Sweep, SweepKind};
+use windlass_core::store::{Filter, ListRequest, QueueCounts, Store, Sweep, SweepKind};
 use windlass_core::time::{Clock, SystemClock, Timestamp};
-use windlass_sqlite::{SqliteStore, rusqlite};
+use windlass_servers::{Fsync, Redis};
+use windlass_sqlite::rusqlite;
 
 /// Processes that enqueue, at any time.
 const ENQUEUERS: u32 = 2;
@@ -37,9 +41,11 @@ pub struct Report {
     /// What ledgers and store say.
     #[serde(flatten)]
     pub findings: Findings,
+    /// Workers whose clock was off by more than a minute.
+    pub clocks_off: u64,
     /// Counters of the queue that differ from a recount.
     pub miscounted: u64,
-    /// What SQLite says about the file: `ok`.
+    /// What SQLite says about the file, or a recount about Redis: `ok`.
     pub integrity: String,
     /// How long it took.
     pub seconds: u64,
@@ -62,21 +68,36 @@ pub async fn run(config: &Config) -> Result<Report> {
         return Err(format!("{} is not empty; the audit needs a fresh folder", dir.display()).into());
     }
     let began = SystemClock.now();
-    let mut run = Run::new(config, dir)?;
+    // Ended with this run.
+    let server = match config.store {
+        StoreKind::Sqlite => None,
+        StoreKind::Redis => Some(Redis::builder().append_only(Fsync::EverySec).start()?),
+    };
+    let url = server.as_ref().map(Redis::url);
+    let mut run = Run::new(config, dir, url.as_deref())?;
     run.kill_in_a_loop(config).await?;
     run.work_off().await?;
     let Run { store, kills, kills_while_active, .. } = run;
-    let stored = stored_jobs(&store).await?;
-    let miscounted = miscounted(counts(&store).await?, &stored);
+    let stored = stored_jobs(store.as_ref()).await?;
+    let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
     store.close().await?;
-    let integrity = integrity(dir)?;
-    let findings = audit(&ledgers(dir)?, &stored);
+    let integrity = match &url {
+        None => integrity(dir)?,
+        Some(url) => match recount(&Raw::read(url).await?) {
+            discord if discord.is_none() => "ok".to_owned(),
+            discord => discord.named.join("; "),
+        },
+    };
+    let entries = ledgers(dir)?;
+    let off = |entry: &&Entry| matches!(entry, Entry::Clock { ahead_ms } if ahead_ms.abs() > 60_000);
+    let clocks_off = entries.iter().filter(off).count() as u64;
+    let findings = audit(&entries, &stored);
     let seconds = SystemClock.now().ms_since(began) / 1_000;
-    Ok(Report { seed: config.seed, kills, kills_while_active, findings, miscounted, integrity, seconds })
+    Ok(Report { seed: config.seed, kills, kills_while_active, findings, clocks_off, miscounted, integrity, seconds })
 }
 
 struct Run {
-    store: SqliteStore,
+    store: Arc<dyn Store>,
     fleet: Fleet,
     dice: Dice,
     kills: u64,
@@ -84,9 +105,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(config: &Config, dir: &Path) -> Result<Self> {
-        let store = open(dir)?;
-        let mut fleet = Fleet::new(config, dir)?;
+    fn new(config: &Config, dir: &Path, url: Option<&str>) -> Result<Self> {
+        let store = open(dir, url)?;
+        let mut fleet = Fleet::new(config, dir, url)?;
         for _ in 0..config.workers {
             fleet.start(Kind::Worker)?;
         }
@@ -102,7 +123,7 @@ impl Run {
         while SystemClock.now() < end {
             self.fleet.check()?;
             pass_ms(self.dice.below(PAUSE_MS)).await;
-            let counts = counts(&self.store).await?;
+            let counts = counts(self.store.as_ref()).await?;
             if enqueueing && total(&counts) >= config.jobs {
                 self.fleet.kill_all(Kind::Enqueuer)?;
                 enqueueing = false;
@@ -110,13 +131,13 @@ impl Run {
             if !enqueueing && waiting(&counts) == 0 {
                 return Ok(());
             }
-            self.kill_one(enqueueing).await?;
+            self.kill_one(config.blow, enqueueing).await?;
         }
         Ok(())
     }
 
     /// Waits until somebody holds a lease, then kills: a holder, or now and then an enqueuer.
-    async fn kill_one(&mut self, enqueueing: bool) -> Result<()> {
+    async fn kill_one(&mut self, blow: Blow, enqueueing: bool) -> Result<()> {
         let holders = self.holders().await?;
         let pick = |names: &[String], dice: &Dice| {
             let place = dice.below(names.len().max(1) as u64);
@@ -129,7 +150,10 @@ impl Run {
             pick(&holders, &self.dice)
         };
         let Some(victim) = victim else { return Ok(()) };
-        self.fleet.replace(&victim)?;
+        match blow {
+            Blow::Kill => self.fleet.replace(&victim)?,
+            Blow::Stop => self.fleet.freeze(&victim, LEASE_MS * 2).await?,
+        }
         self.kills += 1;
         // Asked again after its death: only now is it certain that it had not just finished.
         let left = self.active_workers().await?;
@@ -166,7 +190,7 @@ impl Run {
     async fn work_off(&mut self) -> Result<()> {
         self.fleet.kill_all(Kind::Enqueuer)?;
         let end: Timestamp = SystemClock.now().plus_ms(DRAIN_MS);
-        while waiting(&counts(&self.store).await?) > 0 && SystemClock.now() < end {
+        while waiting(&counts(self.store.as_ref()).await?) > 0 && SystemClock.now() < end {
             self.fleet.check()?;
             for kind in [SweepKind::Reap, SweepKind::Promote] {
                 // Whatever stands in the way of a sweep now is tried again in a moment.
@@ -178,12 +202,12 @@ impl Run {
     }
 }
 
-async fn counts(store: &SqliteStore) -> Result<QueueCounts> {
+pub(crate) async fn counts(store: &dyn Store) -> Result<QueueCounts> {
     let queues = store.queues().await?;
     Ok(queues.into_iter().find(|queue| queue.name.as_str() == QUEUE).map(|queue| queue.counts).unwrap_or_default())
 }
 
-fn waiting(counts: &QueueCounts) -> u64 {
+pub(crate) fn waiting(counts: &QueueCounts) -> u64 {
     counts.scheduled + counts.ready + counts.active
 }
 
@@ -192,7 +216,7 @@ fn total(counts: &QueueCounts) -> u64 {
 }
 
 /// All jobs of the store, read as anybody would read them.
-async fn stored_jobs(store: &SqliteStore) -> Result<Vec<StoredJob>> {
+pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     let mut stored = Vec::new();
     let mut request = ListRequest { limit: 1_000, ..ListRequest::default() };
     loop {
@@ -209,7 +233,7 @@ async fn stored_jobs(store: &SqliteStore) -> Result<Vec<StoredJob>> {
     }
 }
 
-fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
+pub(crate) fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
     let mut recount = [0; 6];
     for job in stored {
         recount[job.state.index()] += 1;

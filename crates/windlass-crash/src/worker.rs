@@ -1,17 +1,18 @@
 //! A worker: claims, works, writes its ledger, reports, until it is killed.
 
-use crate::args::{Bug, Part};
-use crate::child::{Dice, open, pass_ms, queue};
-use crate::ledger::{Entry, Ledger};
-use crate::{Error, Result};
+use crate::Result;
+use crate::args::Bug;
+use crate::child::{pass_ms, queue};
+use crate::hand::Hand;
+use crate::ledger::Entry;
 use std::collections::BTreeMap;
-use windlass_core::job::{Failure, FailureClass, Lease, Retry};
+use windlass_core::job::{Failure, FailureClass, Lease, Retry, State};
 use windlass_core::name::{Labels, WorkerId};
 use windlass_core::store::{
-    ClaimRequest, ClaimedJob, JobQueue, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, Sweep, SweepKind,
+    ClaimRequest, ClaimedJob, Kinds, Outcome, OutcomeKind, RenewRequest, Renewal, ReportRequest, Reported, Sweep,
+    SweepKind,
 };
 use windlass_core::time::Timestamp;
-use windlass_sqlite::SqliteStore;
 
 /// Short, so that the jobs of a killed worker go on soon; long enough for a batch on a busy machine.
 pub(crate) const LEASE_MS: u64 = 700;
@@ -20,49 +21,46 @@ const BATCH: u32 = 4;
 /// A handler takes less than this.
 const WORK_MS: u64 = 12;
 /// How long an idle worker waits before it looks again.
-const IDLE_MS: u64 = 10;
+pub(crate) const IDLE_MS: u64 = 10;
 
 struct Worker {
-    store: SqliteStore,
+    hand: Hand,
     id: WorkerId,
-    ledger: Ledger,
-    dice: Dice,
-    bug: Option<Bug>,
 }
 
 /// Works until it is killed.
-pub(crate) async fn work(part: Part) -> Result<()> {
-    let worker = Worker {
-        store: open(&part.dir)?,
-        id: WorkerId::new(&part.name)?,
-        ledger: Ledger::open(&part.dir, &part.name)?,
-        dice: Dice::of(&part),
-        bug: part.bug,
-    };
-    worker.run().await
+pub(crate) async fn work(hand: Hand) -> Result<()> {
+    Worker { id: WorkerId::new(&hand.name)?, hand }.run().await
 }
 
 impl Worker {
     async fn run(mut self) -> Result<()> {
+        let mut outcomes = Vec::new();
         for request_id in 1.. {
             for kind in [SweepKind::Reap, SweepKind::Promote] {
-                let swept = self.store.sweep(Sweep { kind, max: 1_000 }).await;
-                swept.map(drop).or_else(or_try_again)?;
+                self.hand.insist(|| self.hand.store.sweep(Sweep { kind, max: 1_000 })).await?;
             }
-            let jobs = self.claim(request_id).await?;
+            let jobs = self.claim(request_id, std::mem::take(&mut outcomes)).await?;
+            self.hand.watch.claimed(&self.hand.name);
             if jobs.is_empty() {
-                pass_ms(IDLE_MS).await;
+                pass_ms(self.hand.idle_ms).await;
             }
+            // What it did goes with the next claim, or each by itself.
+            let together = self.hand.bug.is_none() && self.hand.dice.below(2) == 0;
             for job in jobs {
-                self.handle(&job).await?;
+                if together {
+                    outcomes.push(self.perform(&job).await?);
+                } else {
+                    self.handle(&job).await?;
+                }
             }
         }
         Ok(())
     }
 
     /// Asks until there is an answer: with the same request id the answer to a claim cannot get lost.
-    async fn claim(&self, request_id: u64) -> Result<Vec<ClaimedJob>> {
-        let request = ClaimRequest {
+    async fn claim(&mut self, request_id: u64, outcomes: Vec<Outcome>) -> Result<Vec<ClaimedJob>> {
+        let claim = ClaimRequest {
             worker: self.id.clone(),
             request_id,
             queues: vec![queue()?],
@@ -71,55 +69,70 @@ impl Worker {
             max: BATCH,
             lease_ms: LEASE_MS,
         };
-        loop {
-            match self.store.claim(request.clone()).await {
-                Ok(claimed) => return Ok(claimed.jobs),
-                Err(error) => or_try_again(error)?,
-            }
+        let store = &self.hand.store;
+        if outcomes.is_empty() {
+            return Ok(self.hand.insist(|| store.claim(claim.clone())).await?.jobs);
         }
+        let leases: Vec<Lease> = outcomes.iter().map(|outcome| outcome.lease).collect();
+        let report = ReportRequest { worker: self.id.clone(), outcomes };
+        let both = self.hand.insist(|| store.report_and_claim(report.clone(), claim.clone())).await?;
+        for (lease, answer) in leases.into_iter().zip(both.reported) {
+            self.note_accepted(lease, unless_lost(answer)?)?;
+        }
+        Ok(both.claimed.jobs)
+    }
+
+    /// Does the work and says how it ended.
+    async fn perform(&mut self, job: &ClaimedJob) -> Result<Outcome> {
+        let lease = job.lease;
+        pass_ms(self.hand.dice.below(WORK_MS)).await;
+        if self.hand.dice.below(4) == 0 {
+            let renewals = vec![Renewal { lease, lease_ms: Some(LEASE_MS), progress: None }];
+            // A lease that is lost is told of by the report, too.
+            self.hand.insist(|| self.hand.store.renew(RenewRequest { renewals: renewals.clone() })).await?;
+        }
+        self.hand.ledger.note(&[Entry::executed(lease)])?;
+        Ok(Outcome { lease, kind: outcome(job)? })
     }
 
     async fn handle(&mut self, job: &ClaimedJob) -> Result<()> {
         let lease = job.lease;
-        let outcome = outcome(job)?;
-        if self.bug == Some(Bug::ReportFirst) {
-            let reported = self.report(lease, outcome).await?;
-            pass_ms(self.dice.below(WORK_MS)).await;
-            self.ledger.note(&[Entry::executed(lease)])?;
+        if self.hand.bug == Some(Bug::ReportFirst) {
+            let reported = self.report(Outcome { lease, kind: outcome(job)? }).await?;
+            pass_ms(self.hand.dice.below(WORK_MS)).await;
+            self.hand.ledger.note(&[Entry::executed(lease)])?;
             return self.note_accepted(lease, reported);
         }
-        pass_ms(self.dice.below(WORK_MS)).await;
-        self.ledger.note(&[Entry::executed(lease)])?;
-        let reported = self.report(lease, outcome).await?;
+        let outcome = self.perform(job).await?;
+        let reported = self.report(outcome).await?;
         self.note_accepted(lease, reported)
     }
 
     /// Reports until there is an answer; `None` when the lease is lost.
-    async fn report(&self, lease: Lease, kind: OutcomeKind) -> Result<Option<Reported>> {
-        loop {
-            let outcomes = vec![Outcome { lease, kind: kind.clone() }];
-            match self.store.report(ReportRequest { worker: self.id.clone(), outcomes }).await {
-                Ok(mut answers) => match answers.pop() {
-                    Some(Ok(reported)) => return Ok(Some(reported)),
-                    Some(Err(error)) if error.is_lease_lost() => return Ok(None),
-                    Some(Err(error)) => return Err(error.into()),
-                    None => return Err("a report without an answer".into()),
-                },
-                Err(error) => or_try_again(error)?,
-            }
-        }
+    async fn report(&self, outcome: Outcome) -> Result<Option<Reported>> {
+        let request = ReportRequest { worker: self.id.clone(), outcomes: vec![outcome] };
+        let mut answers = self.hand.insist(|| self.hand.store.report(request.clone())).await?;
+        unless_lost(answers.pop().ok_or("a report without an answer")?)
     }
 
     fn note_accepted(&mut self, lease: Lease, reported: Option<Reported>) -> Result<()> {
-        let Some(Reported { state, repeated }) = reported else { return Ok(()) };
         let Lease { job, attempt, token } = lease;
-        self.ledger.note(&[Entry::Accepted { job, attempt, token, state, repeated }])
+        let Some(Reported { state, repeated }) = reported else {
+            return self.hand.ledger.note(&[Entry::Refused { job, attempt, token }]);
+        };
+        if state == State::Succeeded {
+            self.hand.watch.completed();
+        }
+        self.hand.ledger.note(&[Entry::Accepted { job, attempt, token, state, repeated }])
     }
 }
 
-/// Goes on after an error that may pass, such as another process that holds the file for too long.
-fn or_try_again(error: windlass_core::Error) -> Result<(), Error> {
-    if error.is_retryable() { Ok(()) } else { Err(error.into()) }
+fn unless_lost(answer: windlass_core::Result<Reported>) -> Result<Option<Reported>> {
+    match answer {
+        Ok(reported) => Ok(Some(reported)),
+        Err(error) if error.is_lease_lost() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Most jobs end well; the first attempt of some does not, as their payload says.

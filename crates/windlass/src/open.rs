@@ -6,7 +6,8 @@ use windlass_core::memory::MemoryStore;
 use windlass_core::store::Store;
 use windlass_core::{Error, Result};
 
-/// Opens a store by its URL: `sqlite://jobs.db`, `sqlite:///var/lib/app/jobs.db`, `memory://`.
+/// Opens a store by its URL: `sqlite://jobs.db`, `sqlite:///var/lib/app/jobs.db`, `memory://`, and with the feature
+/// `redis` also `redis://host:6379`, `rediss://…`, `redis+sentinel://…` and `redis+cluster://…`.
 ///
 /// What is asked of it can be [observed](crate::observe).
 ///
@@ -25,9 +26,20 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>> {
         "sqlite" => Ok(observe("sqlite", Arc::new(windlass_sqlite::SqliteStore::open_url(url)?))),
         #[cfg(not(feature = "sqlite"))]
         "sqlite" => Err(Error::invalid("store", "is built without the feature `sqlite`")),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
+            Ok(observe("redis", Arc::new(windlass_redis::RedisStore::open_url(url)?)))
+        }
+        #[cfg(not(feature = "redis"))]
+        "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
+            Err(Error::invalid("store", "is built without the feature `redis`"))
+        }
         other => Err(Error::invalid(
             "store",
-            format!("`{other}` is no kind of store; write sqlite://jobs.db or memory://{}", suggest(other)),
+            format!(
+                "`{other}` is no kind of store; write sqlite://jobs.db, redis://localhost or memory://{}",
+                suggest(other)
+            ),
         )),
     }
 }

@@ -1,6 +1,6 @@
 //! The floor in memory: queues behind a mutex.
 
-use super::{Beat, Floor, FloorError, Load, PAYLOAD_BYTES, Way};
+use super::{Bare, Beat, Floor, FloorError, Load, PAYLOAD_BYTES, Way};
 use crate::time::{Pace, Samples, Stopwatch};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -22,15 +22,15 @@ fn fill(queue: &Queue, load: Load) {
 }
 
 impl Floor for MemoryFloor {
-    fn enqueue(&self, load: Load) -> Result<f64, FloorError> {
+    fn enqueue(&self, load: Load) -> Result<Bare, FloorError> {
         let queue = Queue::default();
         let watch = Stopwatch::start();
         fill(&queue, load);
-        Ok(load.jobs as f64 / watch.seconds())
+        Ok(Bare::from(load.jobs as f64 / watch.seconds()))
     }
 
     /// One job at a time: taken from one queue, put into another.
-    fn drain(&self, load: Load) -> Result<f64, FloorError> {
+    fn drain(&self, load: Load) -> Result<Bare, FloorError> {
         let (ready, ended) = (Queue::default(), Queue::default());
         fill(&ready, load);
         let watch = Stopwatch::start();
@@ -38,7 +38,7 @@ impl Floor for MemoryFloor {
             let Some(job) = ready.lock().pop_front() else { break };
             ended.lock().push_back(black_box(job));
         }
-        Ok(load.jobs as f64 / watch.seconds())
+        Ok(Bare::from(load.jobs as f64 / watch.seconds()))
     }
 
     /// From one thread to another that sleeps until it comes.

@@ -1,6 +1,6 @@
 //! The floor on SQLite: one table and one index, claim n and complete n as two transactions.
 
-use super::{Beat, Floor, FloorError, Load, PAYLOAD_BYTES, Way};
+use super::{Bare, Beat, Floor, FloorError, Load, PAYLOAD_BYTES, Way};
 use crate::time::{Pace, Samples, Stopwatch};
 use rusqlite::{Connection, params};
 use std::io::{Seek, Write};
@@ -60,15 +60,15 @@ impl SqliteFloor {
 }
 
 impl Floor for SqliteFloor {
-    fn enqueue(&self, load: Load) -> Result<f64, FloorError> {
+    fn enqueue(&self, load: Load) -> Result<Bare, FloorError> {
         let folder = self.folder()?;
         let conn = self.open(folder.path())?;
         let watch = Stopwatch::start();
         fill(&conn, load)?;
-        Ok(load.jobs as f64 / watch.seconds())
+        Ok(Bare::from(load.jobs as f64 / watch.seconds()))
     }
 
-    fn drain(&self, load: Load) -> Result<f64, FloorError> {
+    fn drain(&self, load: Load) -> Result<Bare, FloorError> {
         let folder = self.folder()?;
         let conn = self.open(folder.path())?;
         fill(&conn, Load { batch: FILL, ..load })?;
@@ -79,7 +79,7 @@ impl Floor for SqliteFloor {
             complete(&conn, &ids, done)?;
             done += ids.len();
         }
-        Ok(load.jobs as f64 / watch.seconds())
+        Ok(Bare::from(load.jobs as f64 / watch.seconds()))
     }
 
     /// One commit for the enqueue, one for the claim.

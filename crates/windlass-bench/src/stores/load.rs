@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use windlass_bench::{Direct, Ground};
 use windlass_core::id::Ids;
 use windlass_core::job::{JobSpec, NewJob};
 use windlass_core::memory::MemoryStore;
@@ -36,6 +37,8 @@ pub(crate) struct Load {
     pub(crate) template: JobSpec,
     /// Taken apart for its group commit figures.
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
+    /// With the floor and the figures of a server.
+    pub(crate) ground: Option<Arc<Ground>>,
 }
 
 impl Load {
@@ -54,12 +57,25 @@ impl Load {
         Self::new(store.clone(), Some(store))
     }
 
+    /// Under a prefix of its own, which goes with it.
+    pub(crate) fn redis(url: &str) -> Self {
+        let runtime = runtime();
+        let ground = runtime.block_on(Ground::open(url)).unwrap();
+        // On the runtime that it was opened on: its connections live there.
+        Self { runtime, ..Self::new(Arc::clone(&ground.store), None) }.with(ground)
+    }
+
+    fn with(mut self, ground: Ground) -> Self {
+        self.ground = Some(Arc::new(ground));
+        self
+    }
+
     fn new(store: Arc<dyn Store>, sqlite: Option<Arc<SqliteStore>>) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = runtime();
         let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()));
         let payload = Payload::new("application/octet-stream", vec![b'x'; 100]);
         let template = JobSpec::new(QueueName::new("bench").unwrap(), Kind::new("noop").unwrap(), payload);
-        Self { store, ids, runtime, request_id: 0, made: 0, template, sqlite }
+        Self { store, ids, runtime, request_id: 0, made: 0, template, sqlite, ground: None }
     }
 
     /// The next job of a shape.
@@ -90,6 +106,12 @@ impl Load {
             });
         }
         spent
+    }
+
+    /// Claims and completes `n` jobs in two tasks, each with one call under way; answers the seconds.
+    pub(crate) fn drain_in_two(&self, n: usize, batch: u32) -> f64 {
+        let direct = Direct::new(Arc::clone(&self.store), self.template.queue.clone(), batch);
+        self.runtime.block_on(direct.work_off(u32::try_from(n).unwrap())).unwrap()
     }
 
     /// Claims and completes `n` jobs, `batch` at a time; answers the seconds of both.
@@ -123,4 +145,8 @@ impl Load {
         }
         (claiming, completing)
     }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -1,10 +1,12 @@
 //! The stores alone, without the runtime.
 
+mod growth;
 mod load;
+mod redis;
 mod scenarios;
 
 use std::path::PathBuf;
-use windlass_bench::{Line, Stopwatch};
+use windlass_bench::{Line, PrivateRedis, Stopwatch};
 
 pub(crate) use scenarios::ALL;
 
@@ -13,6 +15,10 @@ pub(crate) use scenarios::ALL;
 pub(crate) struct Settings {
     pub(crate) quick: bool,
     pub(crate) dir: Option<PathBuf>,
+    /// A server that is there already; else each scenario starts its own.
+    pub(crate) redis: Option<String>,
+    /// Only this store, where a scenario has several.
+    pub(crate) only: Option<String>,
 }
 
 impl Settings {
@@ -34,10 +40,30 @@ impl Settings {
         .unwrap()
     }
 
+    fn wants(&self, store: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == store)
+    }
+
+    fn server(&self) -> RedisServer {
+        match &self.redis {
+            Some(url) => RedisServer { url: url.clone(), _private: None },
+            None => {
+                let private = PrivateRedis::start().expect("redis-server is installed");
+                RedisServer { url: private.url(), _private: Some(private) }
+            }
+        }
+    }
+
     /// The median of what `measure` says.
     fn median(&self, mut measure: impl FnMut() -> f64) -> f64 {
         windlass_bench::median((0..self.rounds()).map(|_| measure()).collect())
     }
+}
+
+/// A server, which goes with this when it is our own.
+struct RedisServer {
+    url: String,
+    _private: Option<PrivateRedis>,
 }
 
 /// Seconds that `work` takes.

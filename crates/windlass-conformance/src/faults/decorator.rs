@@ -139,6 +139,7 @@ contract! {
         Info = info() -> StoreInfo;
         Now = now() -> Timestamp;
         Wait = wait(what: WaitFor) -> ();
+        KeepTime = keep_time(keeper: WorkerId, ttl_ms: u64) -> bool;
         Close = close() -> ();
     }
 }

@@ -217,7 +217,9 @@ fn required() -> BTreeSet<String> {
     let lists =
         [ENQUEUED, REPORTED, OUTCOMES, CHANGES, CHANGES_MANY, SETTINGS, SWEEPS, FIRED, STATES, ERRORS, REASONS, FEED];
     let mut all: BTreeSet<String> = lists.into_iter().flatten().map(|text| (*text).to_owned()).collect();
-    all.extend(Method::ALL.iter().map(|method| format!("method {method:?}")));
+    // Who keeps the time is a hint among processes: each store may answer as it likes.
+    let compared = Method::ALL.iter().filter(|method| **method != Method::KeepTime);
+    all.extend(compared.map(|method| format!("method {method:?}")));
     for from in State::ALL {
         // A renewal and a log line change no job that anybody watches, so the feed leaves them out.
         for verb in Verb::ALL.into_iter().filter(|verb| !matches!(verb, Verb::Renew | Verb::Log)) {

@@ -54,7 +54,7 @@ async fn slow_random_sequences(ctx: Ctx) {
     if matches!(ctx.clock, TestClock::Real) {
         return;
     }
-    let budget = Budget::from_env();
+    let budget = Budget::from_env(ctx.factory.sequences(Budget::plain().cases));
     // What shrinks a sequence cannot move between threads, so all of it stays on this one.
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| runtime.block_on(run::run(&budget, &ctx.factory)));

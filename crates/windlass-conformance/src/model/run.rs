@@ -44,7 +44,8 @@ impl Budget {
         Self { seed: SEED, cases: CASES }
     }
 
-    pub(super) fn from_env() -> Self {
+    /// `cases` unless the environment says another number.
+    pub(super) fn from_env(cases: u64) -> Self {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;
             Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is `{text}`; give a number")))
@@ -52,7 +53,7 @@ impl Budget {
         let plain = Self::plain();
         Self {
             seed: number("WINDLASS_MODEL_SEED").unwrap_or(plain.seed),
-            cases: number("WINDLASS_MODEL_CASES").unwrap_or(plain.cases),
+            cases: number("WINDLASS_MODEL_CASES").unwrap_or(cases),
         }
     }
 }

@@ -4,14 +4,9 @@ use super::Step;
 use super::rows::{Fresh, GroupId, Lane, LaneId, Ord64, QueueId, Record, Row};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::job::{Event, Failure, Next, Order, State, Verb, next};
+use crate::job::{Event, FAILURES_MAX, Failure, Next, Order, State, Verb, next};
 use crate::store::{FeedEvent, MinuteMetrics, Transition};
 use crate::time::Timestamp;
-
-/// Failures that are kept of a job.
-const FAILURES_MAX: usize = 10;
-/// The longest failure message, in bytes.
-const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 impl<T: Tables> Step<'_, T> {
     /// Asks the machine, and applies what it says. Answers the new record, or `None` when the job is gone.
@@ -198,7 +193,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// Keeps a failure with its job; the oldest go.
     pub(super) fn push_failure(&mut self, row: Row, mut failure: Failure) -> Result<()> {
-        cut(&mut failure.message, MESSAGE_BYTES_MAX);
+        failure.cut();
         let mut extra = self.readable(row)?;
         if extra.failures.len() >= FAILURES_MAX {
             extra.failures.remove(0);
@@ -222,13 +217,4 @@ impl<T: Tables> Step<'_, T> {
 /// Adds to a stored number, which may be damaged and must not stop anybody.
 fn add(number: &mut u64, more: u64) {
     *number = number.saturating_add(more);
-}
-
-/// Cuts a text at a character boundary.
-pub(super) fn cut(text: &mut String, bytes_max: usize) {
-    if text.len() > bytes_max {
-        let end = (0..=bytes_max).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
 }

@@ -1,14 +1,13 @@
 //! Changes by id: what operators and applications do without a lease.
 
 use super::Step;
-use super::enqueue::check_batch;
 use super::rows::{Extra, Record};
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{Due, Event, PAYLOAD_BYTES_MAX, State, Verb};
+use crate::job::{Due, Event, State, Verb};
 use crate::payload::Payload;
-use crate::store::{Change, ChangeOp, Changed};
+use crate::store::{Change, ChangeOp, Changed, check_batch};
 use std::sync::Arc;
 
 impl<T: Tables> Step<'_, T> {
@@ -19,11 +18,7 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn change_one(&mut self, change: Change) -> Result<Changed> {
-        match &change.op {
-            ChangeOp::Reschedule(due) | ChangeOp::Retry(due) => due.check()?,
-            ChangeOp::UpdatePayload(payload) => payload.check("payload", PAYLOAD_BYTES_MAX)?,
-            ChangeOp::Cancel | ChangeOp::Promote | ChangeOp::Reprioritise(_) | ChangeOp::Remove => {}
-        }
+        change.op.check()?;
         let record = self.wanted(change.id)?;
         if record.quarantined && change.op != ChangeOp::Remove {
             return Err(Error::corrupt(format!("the job {} is quarantined; look at it, then remove it", change.id)));

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::job::{Event, JobSpec, Lease, State};
 use crate::name::QueueName;
-use crate::store::{ClaimRequest, Claimed, ClaimedJob, Kinds};
+use crate::store::{ClaimRequest, Claimed, ClaimedJob};
 use crate::time::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl<T: Tables> Step<'_, T> {
         }
         let Taking { token, jobs, rows, .. } = taking;
         if !rows.is_empty() {
-            let (request_id, fingerprint) = (request.request_id, fingerprint(request));
+            let (request_id, fingerprint) = (request.request_id, request.fingerprint());
             let memo = ClaimMemo { request_id, fingerprint, token: token.bits(), rows };
             self.tables.put_claim_memo(&request.worker, memo, self.now)?;
         }
@@ -63,7 +63,7 @@ impl<T: Tables> Step<'_, T> {
         };
         match memo.request_id.cmp(&request.request_id) {
             Ordering::Less => Ok(None),
-            Ordering::Equal if memo.fingerprint == fingerprint(request) => Ok(Some(memo)),
+            Ordering::Equal if memo.fingerprint == request.fingerprint() => Ok(Some(memo)),
             Ordering::Equal => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
             Ordering::Greater => {
                 let (got, last, worker) = (request.request_id, memo.request_id, &request.worker);
@@ -185,25 +185,4 @@ impl<T: Tables> Step<'_, T> {
         }
         Ok(next)
     }
-}
-
-/// Tells two claims under the same request id apart.
-fn fingerprint(request: &ClaimRequest) -> u64 {
-    let mut hash = blake3::Hasher::new();
-    let mut text = |part: &str| {
-        hash.update(part.as_bytes()).update(b"\0");
-    };
-    request.queues.iter().for_each(|queue| text(queue.as_str()));
-    text("");
-    request.labels.iter().for_each(|label| text(label.as_str()));
-    text("");
-    match &request.kinds {
-        // No kind has an empty name.
-        Kinds::Any => text(""),
-        Kinds::Only(kinds) => kinds.iter().for_each(|kind| text(kind.as_str())),
-    }
-    hash.update(&request.max.to_le_bytes()).update(&request.lease_ms.to_le_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(first)
 }

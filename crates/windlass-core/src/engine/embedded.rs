@@ -234,6 +234,11 @@ impl<H: Host> Store for H {
         signals.check_open()
     }
 
+    async fn keep_time(&self, _: WorkerId, _: u64) -> Result<bool> {
+        self.signals().check_open()?;
+        Ok(true)
+    }
+
     async fn close(&self) -> Result<()> {
         self.signals().close();
         self.shut_down().await

@@ -9,7 +9,7 @@ use crate::id::JobId;
 use crate::job::{JobSpec, KeepFor, Life, NewJob, State, Verb};
 use crate::name::QueueName;
 use crate::rate::Meter;
-use crate::store::{BATCH_MAX, EnqueueRequest, Enqueued, QueueSettings};
+use crate::store::{EnqueueRequest, Enqueued, QueueSettings, check_batch};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -281,12 +281,4 @@ fn waiting(queue: &Queue) -> u64 {
 
 fn full(queue: &QueueName, max: u64) -> Error {
     Error::Full { what: format!("the queue `{queue}` is at its maximum length of {max}") }
-}
-
-/// Refuses a call with too many items.
-pub(super) fn check_batch(len: usize) -> Result<()> {
-    if len > BATCH_MAX {
-        return Err(Error::limit("the batch", BATCH_MAX as u64, len as u64));
-    }
-    Ok(())
 }

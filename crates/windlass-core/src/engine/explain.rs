@@ -1,12 +1,11 @@
 //! Why a job stands where it stands.
 
 use super::Step;
-use super::rows::{Record, Worker};
+use super::rows::Record;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::State;
-use crate::name::{Kind, Label, Labels, QueueName};
 use crate::store::{Explanation, Reason};
 
 impl<T: Tables> Step<'_, T> {
@@ -96,7 +95,8 @@ impl<T: Tables> Step<'_, T> {
             return Ok(reason);
         }
         let workers = self.tables.workers()?;
-        Ok(why_nobody(&workers.iter().filter(|worker| worker.is_live(now)).collect::<Vec<_>>(), &name, kind, &labels))
+        let live: Vec<_> = workers.iter().filter(|worker| worker.is_live(now)).map(|worker| &worker.beat).collect();
+        Ok(Reason::of_workers(&live, &name, kind, &labels))
     }
 
     fn why_group(&mut self, record: &Record) -> Result<Option<Reason>> {
@@ -118,19 +118,4 @@ impl<T: Tables> Step<'_, T> {
         let until = limits.rate.and_then(|rate| group.meter.next_at(rate, now));
         Ok(until.map(|until| Reason::GroupRateLimited { group: name, until }))
     }
-}
-
-/// Whether some live worker may take a job, and if not, what is missing.
-fn why_nobody(live: &[&Worker], queue: &QueueName, kind: Kind, labels: &Labels) -> Reason {
-    let here: Vec<_> = live.iter().filter(|worker| worker.beat.queues.contains(queue)).collect();
-    if here.is_empty() {
-        return Reason::NoWorkerForQueue;
-    }
-    let able: Vec<_> = here.iter().filter(|worker| worker.beat.kinds.contain(&kind)).collect();
-    if able.is_empty() {
-        return Reason::NoWorkerForKind { kind };
-    }
-    let lacks = able.iter().map(|worker| labels.missing_from(&worker.beat.labels));
-    let missing: Vec<Label> = lacks.min_by_key(Vec::len).unwrap_or_default();
-    if missing.is_empty() { Reason::WaitsItsTurn } else { Reason::NoWorkerWithLabels { missing } }
 }

@@ -6,15 +6,13 @@ use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{State, Verb};
 use crate::name::QueueName;
-use crate::store::{BATCH_MAX, FeedCursor, FeedEvent, FeedPage, FeedRequest, Transition};
+use crate::store::{FeedCursor, FeedEvent, FeedPage, FeedRequest, Transition};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`Feed::read_feed`](crate::store::Feed::read_feed).
     pub fn read_feed(&mut self, request: FeedRequest) -> Result<FeedPage> {
+        request.check()?;
         let max = request.max as usize;
-        if max == 0 || max > BATCH_MAX {
-            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
-        }
         let end = self.tables.feed_end()?;
         let Some(FeedCursor(after)) = request.after else {
             return Ok(FeedPage { next: FeedCursor(end), ..FeedPage::default() });

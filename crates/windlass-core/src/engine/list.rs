@@ -2,20 +2,17 @@
 
 use super::Step;
 use super::cursor::Cursor;
-use super::enqueue::check_batch;
 use super::rows::{Extra, QueueId, Record, Row};
 use super::tables::{Position, Tables, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{FailureClass, Job, JobSpec, JobSummary, LeaseView, State};
 use crate::name::{Kind, Labels, QueueName};
-use crate::store::{Filter, JobPage, LIST_MAX, ListOrder, ListRequest};
+use crate::store::{Filter, JobPage, ListOrder, ListRequest, check_batch};
 use std::sync::Arc;
 
 /// Jobs that one page looks at, at most, when it filters by something that has no index.
 const SCAN_MAX: usize = 10_000;
-/// The longest text to search for.
-const TEXT_BYTES_MAX: usize = 1_000;
 /// Payloads up to this size are searched for text.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
@@ -84,10 +81,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`JobQueue::list`](crate::store::JobQueue::list).
     pub fn list(&mut self, request: &ListRequest) -> Result<JobPage> {
-        if request.limit == 0 || request.limit > LIST_MAX {
-            return Err(Error::invalid("limit", format!("is {}; give 1 to {LIST_MAX}", request.limit)));
-        }
-        check_filter(&request.filter)?;
+        request.check()?;
         let question = question(&request.filter, request.order);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
         let mut hunt = Hunt::new(request.filter.clone(), request.order == ListOrder::Descending, cursor);
@@ -271,16 +265,6 @@ impl Hunt {
 
     fn start(&self, queue: QueueId, state: State) -> Option<Position> {
         self.from.filter(|from| from.queue == queue.0 && from.state == state).and_then(|from| from.position)
-    }
-}
-
-pub(super) fn check_filter(filter: &Filter) -> Result<()> {
-    match &filter.text {
-        Some(text) if text.is_empty() => Err(Error::invalid("text", "is empty; leave it out")),
-        Some(text) if text.len() > TEXT_BYTES_MAX => {
-            Err(Error::limit("text, in bytes,", TEXT_BYTES_MAX as u64, text.len() as u64))
-        }
-        _ => Ok(()),
     }
 }
 

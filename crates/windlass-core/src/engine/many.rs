@@ -2,44 +2,25 @@
 
 use super::Step;
 use super::cursor::Cursor;
-use super::list::{Hunt, check_filter, question};
+use super::list::{Hunt, question};
 use super::rows::Record;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::job::{Due, State, Verb};
 use crate::name::QueueName;
-use crate::store::{BATCH_MAX, ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent, Setting};
+use crate::store::{ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent, Filter, Setting};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::change_many`](crate::store::JobQueue::change_many).
     pub fn change_many(&mut self, request: &ChangeMany) -> Result<ChangedMany> {
+        let name = request.check()?;
         let max = request.max as usize;
-        if max == 0 || max > BATCH_MAX {
-            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
-        }
-        check_filter(&request.filter)?;
-        let Some(name) = request.filter.queue.clone() else {
-            return Err(Error::invalid("filter.queue", "is missing; name the queue"));
-        };
-        let whole = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
-        if matches!(request.op, ChangeManyOp::Obliterate { .. }) && request.filter != whole {
-            return Err(Error::invalid(
-                "filter",
-                "an obliteration takes the whole queue; name the queue and nothing else",
-            ));
-        }
         let question = question(&request.filter, request.op);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
         if let ChangeManyOp::Obliterate { force } = request.op {
             return self.obliterate(&name, force, max);
         }
-        let states = states(request.op);
-        if let Some(state) = request.filter.state
-            && !states.contains(&state)
-        {
-            return Err(Error::invalid("filter.state", format!("is {state}, which this never touches")));
-        }
-        let mut hunt = Hunt::new(request.filter.clone(), false, cursor).in_states(&states);
+        let mut hunt = Hunt::new(request.filter.clone(), false, cursor).in_states(request.op.states());
         let mut changed = 0;
         let mut found = Vec::new();
         let end = self.hunt(&mut hunt, max, |_, record| {
@@ -97,7 +78,7 @@ impl<T: Tables> Step<'_, T> {
             self.tables.queue_mut(id)?.settings.paused = true;
             self.events.push(FeedEvent::Settings(Setting::Paused { queue: name.clone(), paused: true }));
         }
-        let filter = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
+        let filter = Filter::queue(name.clone());
         let mut found = Vec::new();
         let end = self.hunt(&mut Hunt::new(filter, false, None), max, |_, record| {
             found.push(record.clone());
@@ -122,19 +103,6 @@ impl<T: Tables> Step<'_, T> {
 }
 
 fn question_of_obliterate(name: &QueueName, force: bool) -> String {
-    let filter = crate::store::Filter { queue: Some(name.clone()), ..Default::default() };
+    let filter = Filter::queue(name.clone());
     question(&filter, ChangeManyOp::Obliterate { force })
-}
-
-/// The states that an operation touches.
-fn states(op: ChangeManyOp) -> Vec<State> {
-    match op {
-        ChangeManyOp::Drain { scheduled: true } => vec![State::Scheduled, State::Ready],
-        ChangeManyOp::Drain { scheduled: false } => vec![State::Ready],
-        ChangeManyOp::Clean { .. } => vec![State::Succeeded, State::Failed, State::Cancelled],
-        ChangeManyOp::Obliterate { .. } => State::ALL.to_vec(),
-        ChangeManyOp::RetryFailed => vec![State::Failed],
-        ChangeManyOp::PromoteAll => vec![State::Scheduled],
-        ChangeManyOp::CancelAll => vec![State::Scheduled, State::Ready, State::Active],
-    }
 }

@@ -1,22 +1,15 @@
 //! Report and renew: everything that speaks for a lease.
 
 use super::Step;
-use super::enqueue::check_batch;
 use super::rows::{Record, ReportMemo};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::job::{Event, Failure, FailureClass, Lease, PROGRESS_BYTES_MAX, Progress, RESULT_BYTES_MAX, Retry, State};
+use crate::job::{Event, Failure, FailureClass, Lease, State};
 use crate::name::WorkerId;
-use crate::payload::Payload;
-use crate::retry::RETRY_DELAY_MS_MAX;
 use crate::store::{
     ClaimRequest, Outcome, OutcomeKind, RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed,
-    check_lease_ms,
+    check_batch,
 };
-use std::collections::BTreeMap;
-
-/// The most outputs of a job.
-const OUTPUTS_MAX: usize = 1_000;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::report`](crate::store::JobQueue::report).
@@ -57,7 +50,7 @@ impl<T: Tables> Step<'_, T> {
 
     fn report_one(&mut self, outcome: Outcome, worker: &WorkerId) -> Result<Reported> {
         let lease = outcome.lease;
-        check_outcome(&outcome.kind)?;
+        outcome.kind.check()?;
         let Some(record) = self.leased(lease)? else {
             return self.reported_before(lease, worker);
         };
@@ -128,12 +121,7 @@ impl<T: Tables> Step<'_, T> {
 
     fn renew_one(&mut self, renewal: Renewal) -> Result<Renewed> {
         let token = renewal.lease.token;
-        if let Some(lease_ms) = renewal.lease_ms {
-            check_lease_ms(lease_ms)?;
-        }
-        if let Some(progress) = &renewal.progress {
-            check_progress(progress)?;
-        }
+        renewal.check()?;
         let mut record = self.leased(renewal.lease)?.ok_or(Error::LeaseLost)?;
         if !record.life.is_held_by(token) {
             return Err(Error::LeaseLost);
@@ -155,43 +143,4 @@ impl<T: Tables> Step<'_, T> {
 /// What a worker was told about a lease.
 fn told(memo: &ReportMemo, lease: Lease) -> Option<State> {
     memo.iter().find(|(job, token, _)| *job == lease.job && *token == lease.token).map(|(_, _, state)| *state)
-}
-
-fn check_outcome(kind: &OutcomeKind) -> Result<()> {
-    match kind {
-        OutcomeKind::Complete { result, outputs } => check_result(result.as_ref(), outputs),
-        OutcomeKind::Fail { retry: Retry::AfterMs(ms), .. } if *ms > RETRY_DELAY_MS_MAX => {
-            Err(Error::limit("retry", RETRY_DELAY_MS_MAX, *ms))
-        }
-        OutcomeKind::Fail { .. } | OutcomeKind::Release { .. } => Ok(()),
-    }
-}
-
-fn check_result(result: Option<&Payload>, outputs: &BTreeMap<String, String>) -> Result<()> {
-    if let Some(result) = result {
-        result.check("result", RESULT_BYTES_MAX)?;
-    }
-    if outputs.len() > OUTPUTS_MAX {
-        return Err(Error::limit("outputs", OUTPUTS_MAX as u64, outputs.len() as u64));
-    }
-    let named = outputs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
-    let bytes = named + result.map_or(0, |result| result.bytes.len() as u64);
-    if bytes > RESULT_BYTES_MAX {
-        return Err(Error::limit("result and outputs, in bytes,", RESULT_BYTES_MAX, bytes));
-    }
-    match outputs.keys().find(|key| key.is_empty() || key.chars().any(char::is_control)) {
-        Some(key) => Err(Error::invalid("outputs", format!("`{}` is no name for an output", key.escape_debug()))),
-        None => Ok(()),
-    }
-}
-
-fn check_progress(progress: &Progress) -> Result<()> {
-    if progress.percent > 100 {
-        return Err(Error::limit("progress.percent", 100, u64::from(progress.percent)));
-    }
-    if progress.message.len() > PROGRESS_BYTES_MAX {
-        let got = progress.message.len() as u64;
-        return Err(Error::limit("progress.message, in bytes,", PROGRESS_BYTES_MAX as u64, got));
-    }
-    Ok(())
 }

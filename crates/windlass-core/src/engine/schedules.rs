@@ -5,10 +5,10 @@ use super::enqueue::Prepared;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{NewJob, State};
+use crate::job::State;
 use crate::name::ScheduleName;
 use crate::schedule::Schedule;
-use crate::store::{BATCH_MAX, DueSchedule, Enqueued, FeedEvent, Fire, FireOutcome};
+use crate::store::{DueSchedule, Enqueued, FeedEvent, Fire, FireOutcome, check_max};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`ScheduleStore::put_schedule`](crate::store::ScheduleStore::put_schedule).
@@ -54,9 +54,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`ScheduleStore::due_schedules`](crate::store::ScheduleStore::due_schedules).
     pub fn due_schedules(&mut self, max: u32) -> Result<Vec<DueSchedule>> {
-        if max == 0 || max as usize > BATCH_MAX {
-            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
-        }
+        check_max("max", max)?;
         let mut due = Vec::new();
         for schedule in self.tables.due_schedules(self.now, max as usize)? {
             let last_job_state = self.last_job_state(&schedule)?;
@@ -77,10 +75,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`ScheduleStore::fire`](crate::store::ScheduleStore::fire).
     pub fn fire(&mut self, mut fire: Fire) -> Result<FireOutcome> {
-        if fire.jobs.len() > BATCH_MAX {
-            return Err(Error::limit("jobs", BATCH_MAX as u64, fire.jobs.len() as u64));
-        }
-        fire.jobs.iter().try_for_each(NewJob::check)?;
+        fire.check()?;
         let missing = Error::not_found(format!("the schedule `{}`", fire.name));
         let mut schedule = self.tables.schedule(&fire.name)?.ok_or(missing)?;
         if schedule.revision != fire.revision || fire.expected.is_some() && schedule.next_tick != fire.expected {

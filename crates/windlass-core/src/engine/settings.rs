@@ -1,20 +1,16 @@
 //! Settings of queues and groups.
 
 use super::Step;
-use super::rows::{GroupId, QueueId};
+use super::rows::{GroupId, Parked, QueueId};
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::name::GroupName;
-use crate::store::{FeedEvent, GroupPage, GroupSettings, GroupStatus, GroupsRequest, LIST_MAX, QueueSettings, Setting};
+use crate::store::{FeedEvent, GroupPage, GroupSettings, GroupStatus, GroupsRequest, QueueSettings, Setting};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::configure`](crate::store::JobQueue::configure).
     pub fn configure(&mut self, setting: Setting) -> Result<()> {
-        match &setting {
-            Setting::Queue { settings, .. } => settings.check()?,
-            Setting::Group { settings, .. } => settings.check()?,
-            Setting::Paused { .. } | Setting::KindPaused { .. } => {}
-        }
+        setting.check()?;
         let queue = self.queue_for(setting.queue())?;
         match &setting {
             Setting::Queue { settings, .. } => self.set_queue(queue, settings.clone())?,
@@ -46,6 +42,10 @@ impl<T: Tables> Step<'_, T> {
             // Those that are in the ring are looked at again when their turn comes.
             for group in self.tables.parked_groups(id)? {
                 self.review_group(group)?;
+                if self.tables.group(group)?.parked == Parked::No {
+                    // One that is idle was remembered for its rate alone.
+                    self.drop_idle_group(group)?;
+                }
             }
         }
         Ok(())
@@ -60,9 +60,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`JobQueue::groups`](crate::store::JobQueue::groups).
     pub fn groups(&mut self, request: &GroupsRequest) -> Result<GroupPage> {
-        if request.limit == 0 || request.limit > LIST_MAX {
-            return Err(Error::invalid("limit", format!("is {}; give 1 to {LIST_MAX}", request.limit)));
-        }
+        request.check()?;
         let missing = || Error::not_found(format!("the queue `{}`", request.queue));
         let queue = self.tables.find_queue(&request.queue)?.ok_or_else(missing)?;
         let limit = request.limit as usize;

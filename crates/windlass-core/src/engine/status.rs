@@ -5,9 +5,6 @@ use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::store::{MetricsRequest, MinuteMetrics, QueueCounts, QueueStatus};
 
-/// Minutes that one call answers at most: two days.
-const MINUTES_MAX: i64 = 2 * 24 * 60;
-
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::queues`](crate::store::JobQueue::queues).
     pub fn queue_statuses(&mut self) -> Result<Vec<QueueStatus>> {
@@ -24,13 +21,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`JobQueue::metrics`](crate::store::JobQueue::metrics).
     pub fn metrics(&mut self, request: &MetricsRequest) -> Result<Vec<MinuteMetrics>> {
-        if request.to < request.from {
-            return Err(Error::invalid("to", "is before from"));
-        }
-        let (from, to) = (request.from.minute(), request.to.minute());
-        if to - from >= MINUTES_MAX {
-            return Err(Error::limit("minutes", MINUTES_MAX.cast_unsigned(), (to - from + 1).cast_unsigned()));
-        }
+        let (from, to) = request.check()?;
         let missing = || Error::not_found(format!("the queue `{}`", request.queue));
         let queue = self.tables.find_queue(&request.queue)?.ok_or_else(missing)?;
         self.tables.minutes(queue, from, to)

@@ -3,23 +3,16 @@
 use super::Step;
 use super::rows::{DedupRow, Parked, QueueId, Row};
 use super::tables::{Tables, Walk};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Event, Failure, FailureClass, State, Verb};
-use crate::store::{BATCH_MAX, Sweep, SweepKind, Swept};
+use crate::store::{MINUTES_KEPT, Sweep, SweepKind, Swept, WORKER_KEPT_MS};
 use crate::time::Timestamp;
-
-/// Minutes of metrics that are kept: two days.
-const MINUTES_KEPT: i64 = 2 * 24 * 60;
-/// How long a worker that left without a word, and the last answers to it, are kept.
-const WORKER_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::sweep`](crate::store::JobQueue::sweep).
     pub fn sweep(&mut self, sweep: Sweep) -> Result<Swept> {
+        sweep.check()?;
         let max = sweep.max as usize;
-        if max == 0 || max > BATCH_MAX {
-            return Err(Error::invalid("max", format!("is {max}; give 1 to {BATCH_MAX}")));
-        }
         let handled = match sweep.kind {
             SweepKind::Reap => self.reap(max)?,
             SweepKind::Promote => self.promote(max)?,

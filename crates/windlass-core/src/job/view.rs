@@ -1,7 +1,8 @@
 //! What the outside sees of a job.
 
 use super::machine::State;
-use super::spec::JobSpec;
+use super::spec::{JobSpec, PROGRESS_BYTES_MAX};
+use crate::error::{Error, Result};
 use crate::id::{JobId, Token};
 use crate::name::{GroupName, Kind, QueueName, WorkerId};
 use crate::payload::Payload;
@@ -69,6 +70,37 @@ pub struct Progress {
     /// In words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl Progress {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.percent > 100 {
+            return Err(Error::limit("progress.percent", 100, u64::from(self.percent)));
+        }
+        if self.message.len() > PROGRESS_BYTES_MAX {
+            let got = self.message.len() as u64;
+            return Err(Error::limit("progress.message, in bytes,", PROGRESS_BYTES_MAX as u64, got));
+        }
+        Ok(())
+    }
+}
+
+/// Failures that are kept of a job.
+pub const FAILURES_MAX: usize = 10;
+/// The longest failure message that is kept, in bytes.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+
+impl Failure {
+    /// Cuts a message that is too long to be kept, at a character boundary.
+    pub fn cut(&mut self) {
+        let text = &mut self.message;
+        if text.len() > MESSAGE_BYTES_MAX {
+            let end = (0..=MESSAGE_BYTES_MAX).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+    }
 }
 
 /// All there is to know about a job.

@@ -1,7 +1,9 @@
 //! Changing and listing jobs, one by one and by what they have in common.
 
+use super::queue::check_max;
+use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{Due, JobSummary, State};
+use crate::job::{Due, JobSummary, PAYLOAD_BYTES_MAX, State};
 use crate::name::{GroupName, Kind, Label, QueueName};
 use crate::payload::Payload;
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,17 @@ pub enum ChangeOp {
     Remove,
 }
 
+impl ChangeOp {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Reschedule(due) | Self::Retry(due) => due.check(),
+            Self::UpdatePayload(payload) => payload.check("payload", PAYLOAD_BYTES_MAX),
+            Self::Cancel | Self::Promote | Self::Reprioritise(_) | Self::Remove => Ok(()),
+        }
+    }
+}
+
 /// The answer to a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
@@ -60,6 +73,27 @@ pub struct Filter {
     pub label: Option<Label>,
     /// With this text in the custom id, the last error, or the payload.
     pub text: Option<String>,
+}
+
+/// The longest text to search for.
+const TEXT_BYTES_MAX: usize = 1_000;
+
+impl Filter {
+    /// All of one queue.
+    pub fn queue(name: QueueName) -> Self {
+        Self { queue: Some(name), ..Self::default() }
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        match &self.text {
+            Some(text) if text.is_empty() => Err(Error::invalid("text", "is empty; leave it out")),
+            Some(text) if text.len() > TEXT_BYTES_MAX => {
+                Err(Error::limit("text, in bytes,", TEXT_BYTES_MAX as u64, text.len() as u64))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A change to all jobs that match, one bounded step of it.
@@ -103,6 +137,44 @@ pub enum ChangeManyOp {
     CancelAll,
 }
 
+impl ChangeMany {
+    /// Refuses what cannot be meant; answers the queue.
+    pub fn check(&self) -> Result<QueueName> {
+        check_max("max", self.max)?;
+        self.filter.check()?;
+        let Some(name) = self.filter.queue.clone() else {
+            return Err(Error::invalid("filter.queue", "is missing; name the queue"));
+        };
+        if matches!(self.op, ChangeManyOp::Obliterate { .. }) && self.filter != Filter::queue(name.clone()) {
+            return Err(Error::invalid(
+                "filter",
+                "an obliteration takes the whole queue; name the queue and nothing else",
+            ));
+        }
+        match self.filter.state {
+            Some(state) if !self.op.states().contains(&state) => {
+                Err(Error::invalid("filter.state", format!("is {state}, which this never touches")))
+            }
+            _ => Ok(name),
+        }
+    }
+}
+
+impl ChangeManyOp {
+    /// The states that it touches.
+    pub fn states(self) -> &'static [State] {
+        match self {
+            Self::Drain { scheduled: true } => &[State::Scheduled, State::Ready],
+            Self::Drain { scheduled: false } => &[State::Ready],
+            Self::Clean { .. } => &[State::Succeeded, State::Failed, State::Cancelled],
+            Self::Obliterate { .. } => &State::ALL,
+            Self::RetryFailed => &[State::Failed],
+            Self::PromoteAll => &[State::Scheduled],
+            Self::CancelAll => &[State::Scheduled, State::Ready, State::Active],
+        }
+    }
+}
+
 /// The answer to one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedMany {
@@ -134,6 +206,22 @@ pub struct ListRequest {
     pub cursor: Option<String>,
     /// From 1 to [`LIST_MAX`].
     pub limit: u32,
+}
+
+impl ListRequest {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_page(self.limit)?;
+        self.filter.check()
+    }
+}
+
+/// Refuses a page that is empty or too long.
+pub(super) fn check_page(limit: u32) -> Result<()> {
+    if limit == 0 || limit > LIST_MAX {
+        return Err(Error::invalid("limit", format!("is {limit}; give 1 to {LIST_MAX}")));
+    }
+    Ok(())
 }
 
 /// A page of jobs.

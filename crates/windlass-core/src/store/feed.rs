@@ -1,5 +1,6 @@
 //! The feed: what changed, in order, to be read from any point.
 
+use super::queue::check_max;
 use super::settings::Setting;
 use crate::error::Result;
 use crate::id::JobId;
@@ -27,6 +28,13 @@ pub struct FeedRequest {
     pub after: Option<FeedCursor>,
     /// How many entries at most, from 1 to 10,000.
     pub max: u32,
+}
+
+impl FeedRequest {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_max("max", self.max)
+    }
 }
 
 /// What was read.

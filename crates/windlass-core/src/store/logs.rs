@@ -1,6 +1,7 @@
 //! Logs of jobs: lines per attempt, numbered by their writer, so that a repeated append is recognised.
 
-use crate::error::Result;
+use super::queue::{check_batch, check_max};
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::Lease;
 use crate::time::Timestamp;
@@ -59,6 +60,21 @@ pub struct LogAppend {
     pub lines: Vec<LogLine>,
 }
 
+impl LogAppend {
+    /// Refuses a call with too many lines.
+    pub fn check_batch(appends: &[Self]) -> Result<()> {
+        check_batch(appends.iter().map(|append| append.lines.len()).sum::<usize>().max(appends.len()))
+    }
+
+    /// Refuses a line that is too long.
+    pub fn check(&self) -> Result<()> {
+        match self.lines.iter().find(|line| line.text.len() > LOG_LINE_BYTES_MAX) {
+            Some(line) => Err(Error::limit("a log line, in bytes,", LOG_LINE_BYTES_MAX as u64, line.text.len() as u64)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRequest {
@@ -68,6 +84,13 @@ pub struct LogRequest {
     pub from: u64,
     /// From 1 to 10,000.
     pub limit: u32,
+}
+
+impl LogRequest {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_max("limit", self.limit)
+    }
 }
 
 /// Lines.

@@ -16,7 +16,7 @@ mod wrap;
 
 use crate::error::Result;
 use crate::id::JobId;
-use crate::name::QueueName;
+use crate::name::{QueueName, WorkerId};
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -26,16 +26,15 @@ pub use changes::{
 };
 pub use feed::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
-pub(crate) use queue::check_lease_ms;
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
-    RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark,
+    RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
 pub use status::{
-    Explanation, GroupPage, GroupStatus, GroupsRequest, MetricsRequest, MinuteMetrics, QueueCounts, QueueStatus,
-    Reason, Sweep, SweepKind, Swept,
+    Explanation, GroupPage, GroupStatus, GroupsRequest, MINUTES_KEPT, MetricsRequest, MinuteMetrics, QueueCounts,
+    QueueStatus, Reason, Sweep, SweepKind, Swept, WORKER_KEPT_MS,
 };
 pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
 pub use wrap::{Wrap, Wrapped};
@@ -95,6 +94,11 @@ pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + Feed {
     /// Returns when what it waits for may have happened, and perhaps earlier. Callers bound it by a time of their own and
     /// look again in any case.
     async fn wait(&self, what: WaitFor) -> Result<()>;
+
+    /// Whether the caller is the one that looks after what time brings for the next `ttl_ms`. A hint, so that of a hundred
+    /// idle processes one looks and the others rest: nothing depends on it, and any number may look at once. A store
+    /// for which a look costs next to nothing says yes to everybody.
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool>;
 
     /// Lets go of everything. Safe to call twice; calls that come later answer `Unavailable`.
     async fn close(&self) -> Result<()>;

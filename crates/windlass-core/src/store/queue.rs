@@ -6,11 +6,12 @@ use super::status::{Explanation, GroupPage, GroupsRequest, MetricsRequest, Minut
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{
-    Failure, FailureClass, Job, JobSpec, LEASE_MS_MAX, LEASE_MS_MIN, Lease, NewJob, Progress, Retry, State,
+    Failure, FailureClass, Job, JobSpec, LEASE_MS_MAX, LEASE_MS_MIN, Lease, NewJob, Progress, RESULT_BYTES_MAX, Retry,
+    State,
 };
 use crate::name::{Kind, Labels, QueueName, WORKER_LABELS_MAX, WorkerId};
 use crate::payload::Payload;
-use crate::retry::{RetryAdvice, RetryPolicy};
+use crate::retry::{RETRY_DELAY_MS_MAX, RetryAdvice, RetryPolicy};
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,43 @@ impl ClaimRequest {
             Kinds::Any | Kinds::Only(_) => Ok(()),
         }
     }
+
+    /// Tells two claims under the same request id apart.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = blake3::Hasher::new();
+        let mut text = |part: &str| {
+            hash.update(part.as_bytes()).update(b"\0");
+        };
+        self.queues.iter().for_each(|queue| text(queue.as_str()));
+        text("");
+        self.labels.iter().for_each(|label| text(label.as_str()));
+        text("");
+        match &self.kinds {
+            // No kind has an empty name.
+            Kinds::Any => text(""),
+            Kinds::Only(kinds) => kinds.iter().for_each(|kind| text(kind.as_str())),
+        }
+        hash.update(&self.max.to_le_bytes()).update(&self.lease_ms.to_le_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
+        u64::from_le_bytes(first)
+    }
+}
+
+/// Refuses a call with too many items.
+pub fn check_batch(len: usize) -> Result<()> {
+    if len > BATCH_MAX {
+        return Err(Error::limit("the batch", BATCH_MAX as u64, len as u64));
+    }
+    Ok(())
+}
+
+/// Refuses a bound that is 0 or beyond that of a call.
+pub fn check_max(field: &'static str, max: u32) -> Result<()> {
+    if max == 0 || max as usize > BATCH_MAX {
+        return Err(Error::invalid(field, format!("is {max}; give 1 to {BATCH_MAX}")));
+    }
+    Ok(())
 }
 
 /// Refuses a lease that is too short to be renewed or too long to be meant.
@@ -230,6 +268,9 @@ pub struct Claimed {
     pub mark: WorkMark,
     /// When, as far as is known, there will be more without anybody's doing: the next due job or freed rate.
     pub next_at: Option<Timestamp>,
+    /// Whoever waits is told of new work, and need not look by itself before so long; `None` when it must look as often as
+    /// it pleases.
+    pub told_for_ms: Option<u64>,
 }
 
 /// A job and the lease on it.
@@ -265,6 +306,16 @@ pub struct Renewal {
     pub lease_ms: Option<u64>,
     /// How far the handler is.
     pub progress: Option<Progress>,
+}
+
+impl Renewal {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        if let Some(lease_ms) = self.lease_ms {
+            check_lease_ms(lease_ms)?;
+        }
+        self.progress.as_ref().map_or(Ok(()), Progress::check)
+    }
 }
 
 /// The answer to a renewal.
@@ -355,6 +406,40 @@ pub enum OutcomeKind {
         /// Its handler had begun; then the attempt is spent.
         started: bool,
     },
+}
+
+impl OutcomeKind {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Complete { result, outputs } => check_result(result.as_ref(), outputs),
+            Self::Fail { retry: Retry::AfterMs(ms), .. } if *ms > RETRY_DELAY_MS_MAX => {
+                Err(Error::limit("retry", RETRY_DELAY_MS_MAX, *ms))
+            }
+            Self::Fail { .. } | Self::Release { .. } => Ok(()),
+        }
+    }
+}
+
+/// The most outputs of a job.
+const OUTPUTS_MAX: usize = 1_000;
+
+fn check_result(result: Option<&Payload>, outputs: &BTreeMap<String, String>) -> Result<()> {
+    if let Some(result) = result {
+        result.check("result", RESULT_BYTES_MAX)?;
+    }
+    if outputs.len() > OUTPUTS_MAX {
+        return Err(Error::limit("outputs", OUTPUTS_MAX as u64, outputs.len() as u64));
+    }
+    let named = outputs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+    let bytes = named + result.map_or(0, |result| result.bytes.len() as u64);
+    if bytes > RESULT_BYTES_MAX {
+        return Err(Error::limit("result and outputs, in bytes,", RESULT_BYTES_MAX, bytes));
+    }
+    match outputs.keys().find(|key| key.is_empty() || key.chars().any(char::is_control)) {
+        Some(key) => Err(Error::invalid("outputs", format!("`{}` is no name for an output", key.escape_debug()))),
+        None => Ok(()),
+    }
 }
 
 /// The answer to an outcome.

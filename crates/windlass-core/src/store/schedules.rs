@@ -1,6 +1,7 @@
 //! Schedules: the row is the truth. Policy is computed by [`crate::schedule`]; the store only fences.
 
-use crate::error::Result;
+use super::queue::BATCH_MAX;
+use crate::error::{Error, Result};
 use crate::job::{NewJob, State};
 use crate::name::ScheduleName;
 use crate::schedule::Schedule;
@@ -53,6 +54,16 @@ pub struct Fire {
     pub next: Option<Timestamp>,
     /// Create no job if the last one has not ended.
     pub skip_if_running: bool,
+}
+
+impl Fire {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.jobs.len() > BATCH_MAX {
+            return Err(Error::limit("jobs", BATCH_MAX as u64, self.jobs.len() as u64));
+        }
+        self.jobs.iter().try_for_each(NewJob::check)
+    }
 }
 
 /// What became of a tick.

@@ -175,6 +175,15 @@ pub enum Setting {
 }
 
 impl Setting {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Queue { settings, .. } => settings.check(),
+            Self::Group { settings, .. } => settings.check(),
+            Self::Paused { .. } | Self::KindPaused { .. } => Ok(()),
+        }
+    }
+
     /// The queue it concerns.
     pub fn queue(&self) -> &QueueName {
         match self {

@@ -1,9 +1,13 @@
 //! What queues, groups and jobs are like now, and the work that time brings.
 
+use super::changes::check_page;
+use super::queue::check_max;
 use super::settings::{GroupSettings, QueueSettings};
+use super::workers::Beat;
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::State;
-use crate::name::{GroupName, Kind, Label, QueueName, WorkerId};
+use crate::name::{GroupName, Kind, Label, Labels, QueueName, WorkerId};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +54,13 @@ pub struct GroupsRequest {
     pub limit: u32,
 }
 
+impl GroupsRequest {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_page(self.limit)
+    }
+}
+
 /// A page of groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupPage {
@@ -83,6 +94,23 @@ pub struct MetricsRequest {
     pub from: Timestamp,
     /// To the minute that contains this time, itself included.
     pub to: Timestamp,
+}
+
+/// Minutes that one call answers at most: two days.
+const MINUTES_MAX: i64 = 2 * 24 * 60;
+
+impl MetricsRequest {
+    /// Refuses what cannot be meant; answers the first and the last minute.
+    pub fn check(&self) -> Result<(i64, i64)> {
+        if self.to < self.from {
+            return Err(Error::invalid("to", "is before from"));
+        }
+        let (from, to) = (self.from.minute(), self.to.minute());
+        if to - from >= MINUTES_MAX {
+            return Err(Error::limit("minutes", MINUTES_MAX.cast_unsigned(), (to - from + 1).cast_unsigned()));
+        }
+        Ok((from, to))
+    }
 }
 
 /// What happened on one queue in one minute.
@@ -221,6 +249,23 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// Whether one of these live workers may take a job, and if not, what is missing.
+    pub fn of_workers(live: &[&Beat], queue: &QueueName, kind: Kind, labels: &Labels) -> Self {
+        let here: Vec<_> = live.iter().filter(|beat| beat.queues.contains(queue)).collect();
+        if here.is_empty() {
+            return Self::NoWorkerForQueue;
+        }
+        let able: Vec<_> = here.iter().filter(|beat| beat.kinds.contain(&kind)).collect();
+        if able.is_empty() {
+            return Self::NoWorkerForKind { kind };
+        }
+        let lacks = able.iter().map(|beat| labels.missing_from(&beat.labels));
+        let missing: Vec<Label> = lacks.min_by_key(Vec::len).unwrap_or_default();
+        if missing.is_empty() { Self::WaitsItsTurn } else { Self::NoWorkerWithLabels { missing } }
+    }
+}
+
 /// One bounded step of the work that time brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
@@ -228,6 +273,13 @@ pub struct Sweep {
     pub kind: SweepKind,
     /// How many items at most.
     pub max: u32,
+}
+
+impl Sweep {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_max("max", self.max)
+    }
 }
 
 /// The work that time brings. Any number of processes may do it at once.
@@ -246,6 +298,11 @@ impl SweepKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Reap, Self::Promote, Self::Prune];
 }
+
+/// Minutes of metrics that a prune keeps: two days.
+pub const MINUTES_KEPT: i64 = 2 * 24 * 60;
+/// How long a prune keeps a worker that left without a word, and the last answers to it.
+pub const WORKER_KEPT_MS: u64 = 24 * 3_600 * 1_000;
 
 /// The answer to a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! Workers: who is there and what they can do.
 
-use super::queue::Kinds;
-use crate::error::Result;
+use super::queue::{BATCH_MAX, Kinds};
+use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::name::{Labels, QueueName, WorkerId};
+use crate::name::{Labels, QueueName, WORKER_LABELS_MAX, WorkerId};
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,32 @@ pub struct Beat {
     pub about: String,
     /// It counts as dead when it has not been heard of for so long.
     pub ttl_ms: u64,
+}
+
+/// The longest time without a beat that a worker may ask for: one day.
+const TTL_MS_MAX: u64 = 24 * 3_600 * 1_000;
+/// The longest text about a worker, in bytes.
+const ABOUT_BYTES_MAX: usize = 4_096;
+
+impl Beat {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        if self.labels.len() > WORKER_LABELS_MAX {
+            return Err(Error::limit("labels", WORKER_LABELS_MAX as u64, self.labels.len() as u64));
+        }
+        if self.about.len() > ABOUT_BYTES_MAX {
+            return Err(Error::limit("about, in bytes,", ABOUT_BYTES_MAX as u64, self.about.len() as u64));
+        }
+        let kinds = if let Kinds::Only(kinds) = &self.kinds { kinds.len() } else { 0 };
+        if kinds.max(self.queues.len()) > BATCH_MAX {
+            return Err(Error::limit("kinds or queues", BATCH_MAX as u64, kinds.max(self.queues.len()) as u64));
+        }
+        match self.ttl_ms {
+            0 => Err(Error::invalid("ttl_ms", "is 0; say after how long of silence the worker counts as dead")),
+            1..=TTL_MS_MAX => Ok(()),
+            ms => Err(Error::limit("ttl_ms", TTL_MS_MAX, ms)),
+        }
+    }
 }
 
 /// What the store tells a worker.

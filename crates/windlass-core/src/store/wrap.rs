@@ -121,6 +121,7 @@ contract! {
         info() -> StoreInfo;
         now() -> Timestamp;
         wait(what: WaitFor) -> ();
+        keep_time(keeper: WorkerId, ttl_ms: u64) -> bool;
         close() -> ();
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Any number of processes may do it at once: the store lets each item be handled once. Steps are bounded, and a loop
 //! that finds more to do goes on at once. One that finds nothing only reads; it comes back when the store has said that
-//! there will be something, and otherwise rarer and rarer, each process at moments of its own.
+//! there will be something, and otherwise rarer and rarer, each process at moments of its own. Where a look costs a
+//! server something, one process looks and the others rest, for as long as it lives.
 
 mod promote;
 mod prune;
@@ -12,6 +13,7 @@ mod tick;
 
 use rounds::Rounds;
 use std::sync::Arc;
+use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::Store;
 
@@ -44,7 +46,22 @@ impl Maintenance {
     /// Never returns; drop it to end it.
     pub async fn run(&self) {
         let rounds = Rounds { store: self.store.as_ref(), random: self.random.as_ref(), follow: self.follow };
-        tokio::join!(reap::run(&rounds), promote::run(&rounds), prune::run(&rounds), tick::run(&rounds));
+        let work = async {
+            tokio::join!(reap::run(&rounds), promote::run(&rounds), prune::run(&rounds), tick::run(&rounds));
+        };
+        if self.follow {
+            return work.await;
+        }
+        let name = format!("timekeeper-{:016x}", self.random.next_u64());
+        let Ok(keeper) = WorkerId::new(name) else { return work.await };
+        let mut work = std::pin::pin!(work);
+        loop {
+            rounds.until_keeper(&keeper).await;
+            tokio::select! {
+                () = &mut work => return,
+                () = rounds.while_keeper(&keeper) => {}
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use windlass_core::Result;
+use windlass_core::name::WorkerId;
 use windlass_core::random::Random;
 use windlass_core::store::{FeedCursor, FeedRequest, Store, Sweep, SweepKind, WaitFor};
 use windlass_core::time::Timestamp;
@@ -10,6 +11,8 @@ use windlass_core::time::Timestamp;
 pub(super) const STEP_MAX: u32 = 1_000;
 /// However soon something is due, there is a pause between two looks.
 const SHORTEST: Duration = Duration::from_millis(20);
+/// How long the one who looks is taken to live without a word.
+const KEEPER_MS: u64 = 5_000;
 /// How long a loop that follows the feed goes without a look.
 const FOLLOWING: Duration = Duration::from_secs(3_600);
 
@@ -113,6 +116,23 @@ impl Rounds<'_> {
             return None;
         }
         self.store.read_feed(FeedRequest { after: None, max: 1 }).await.ok().map(|page| page.next)
+    }
+
+    /// Returns when this process is the one that looks, or when nobody can say: then it is better to look.
+    pub(super) async fn until_keeper(&self, keeper: &WorkerId) {
+        while let Ok(false) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
+            tokio::time::sleep(self.jittered(Duration::from_millis(KEEPER_MS))).await;
+        }
+    }
+
+    /// Returns when another one is.
+    pub(super) async fn while_keeper(&self, keeper: &WorkerId) {
+        loop {
+            tokio::time::sleep(self.jittered(Duration::from_millis(KEEPER_MS / 2))).await;
+            if let Ok(false) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
+                return;
+            }
+        }
     }
 
     /// By the store's clock, which need not be ours.

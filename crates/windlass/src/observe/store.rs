@@ -276,6 +276,11 @@ impl Store for Observed {
         self.plain(Op::Wait, 1, self.inner.wait(what)).await
     }
 
+    /// A hint among processes, and nothing of the work.
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool> {
+        self.inner.keep_time(keeper, ttl_ms).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.plain(Op::Close, 1, self.inner.close()).await
     }

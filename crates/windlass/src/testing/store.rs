@@ -238,6 +238,10 @@ impl Store for TestStore {
         self.wait_noted(what).await
     }
 
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool> {
+        self.inner.keep_time(keeper, ttl_ms).await
+    }
+
     async fn close(&self) -> Result<()> {
         self.inner.close().await
     }

@@ -5,15 +5,17 @@ use super::stand::{Common, Stand};
 use crate::failure::Failure;
 use clap::Args;
 use tokio::task::JoinSet;
-use windlass_bench::{Line, Stopwatch, median};
+use windlass_bench::floor::Load;
+use windlass_bench::{Line, Spending, Stopwatch, median};
 
 /// Enqueue jobs, one by one from many tasks at once, or in bulk
 ///
 /// The floor of SQLite is a bare INSERT, as many rows to a commit as the store has reached; that of memory is a queue
-/// behind a mutex.
+/// behind a mutex; that of Redis is a hash and an entry in a list, with as many calls under way.
+/// On Redis the line says also what the server spent on each job, and how many bytes one takes while it waits.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  windlass bench enqueue --tasks 64\n  windlass bench enqueue --bulk --batch 1000 --store memory://"
+    after_help = "Examples:\n  windlass bench enqueue --tasks 64\n  windlass bench enqueue --bulk --batch 1000 --store memory://\n  windlass bench enqueue --tasks 16 --store redis://127.0.0.1"
 )]
 pub(crate) struct Enqueue {
     #[command(flatten)]
@@ -38,9 +40,11 @@ impl Enqueue {
     pub(super) async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
         let jobs = self.common.jobs(if self.bulk { 200_000 } else { 40_000 });
         let (mut ours, mut floor, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+        let mut spending = Spending::default();
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            let before = stand.ground.floor.group_commit();
+            let (before, empty) = (stand.ground.floor.group_commit(), stand.ground.memory()?);
+            let meter = stand.ground.meter()?;
             let watch = Stopwatch::start();
             if self.bulk {
                 self.in_bulk(stand, jobs).await?;
@@ -48,6 +52,8 @@ impl Enqueue {
                 self.one_by_one(stand, jobs).await?;
             }
             ours.push(f64::from(jobs) / watch.seconds());
+            spending.note(meter.stop(jobs)?);
+            spending.note_bytes(stand.bytes_per_job(empty, jobs)?);
             let batch =
                 if self.bulk { self.batch as usize } else { reached(before, stand.ground.floor.group_commit()) };
             let counts = stand.counts().await?;
@@ -56,12 +62,14 @@ impl Enqueue {
             }
             stand.clear().await?;
             batches.push(batch as f64);
-            floor.push(stand.floor_enqueue(jobs, batch)?);
+            let in_flight = if self.bulk { 1 } else { self.tasks as usize };
+            floor.push(stand.floor_enqueue(Load { jobs: jobs as usize, batch, in_flight }, &mut spending)?);
         }
         let mode = if self.bulk { "bulk" } else { "one-by-one" };
         let line = Line::new("enqueue", &stand.ground.kind).with("mode", mode).with("jobs", jobs);
         let line = if self.bulk { line } else { line.with("tasks", self.tasks) };
-        Ok(line.with("batch_mean", median(batches)).beside(median(ours), median(floor)))
+        let line = line.with("batch_mean", median(batches)).beside(median(ours), median(floor));
+        Ok(line.spending(&spending))
     }
 
     async fn in_bulk(&self, stand: &Stand, jobs: u32) -> Result<(), Failure> {

@@ -1,6 +1,5 @@
 //! `windlass bench mixed`.
 
-use super::drain::FLOOR_BATCH;
 use super::haul::{Haul, batch_mean};
 use super::noop::{QUEUE, pad};
 use super::stand::{Common, Stand};
@@ -9,7 +8,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use windlass::{Ctx, Job, JobError, Options};
-use windlass_bench::{Line, median};
+use windlass_bench::{Line, Spending, median};
 
 /// Work off jobs with groups, priorities, delays and failures, through the real worker
 ///
@@ -33,21 +32,25 @@ impl Mixed {
     pub(super) async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
         let jobs = self.common.jobs(100_000);
         let (mut ours, mut floor, mut batch, mut share) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut spending = Spending::default();
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            stand.fill_with(jobs, |n| Various { n, pad: pad(n) }).await?;
+            spending.note_bytes(stand.fill_with(jobs, |n| Various { n, pad: pad(n) }).await?);
+            let meter = stand.ground.meter()?;
             let haul = Haul { jobs, slots: self.slots };
             let ended = haul.work_off(stand, |worker| worker.handle(various)).await?;
+            spending.note(meter.stop(jobs)?);
+            stand.check_succeeded(jobs).await?;
             stand.clear().await?;
             ours.push(f64::from(jobs) / ended.seconds);
             batch.push(batch_mean(jobs, &ended));
             share.push(ended.store_share);
-            floor.push(stand.floor_drain(jobs, FLOOR_BATCH)?);
+            floor.push(stand.floor_drain(jobs, None, &mut spending)?);
         }
         let failing = (0..jobs).filter(|n| fails_once(*n)).count();
         let line = Line::new("mixed", &stand.ground.kind).with("jobs", jobs).with("slots", self.slots);
         let line = line.with("retried", failing).with("batch_mean", median(batch)).with("store_share", median(share));
-        Ok(line.beside(median(ours), median(floor)))
+        Ok(line.beside(median(ours), median(floor)).spending(&spending))
     }
 }
 

@@ -1,7 +1,9 @@
 //! `windlass bench`: how fast it is here, beside the least that the store costs.
 
+mod cost;
 mod drain;
 mod enqueue;
+mod groups;
 mod haul;
 mod latency;
 mod mixed;
@@ -30,6 +32,7 @@ Examples:
   windlass bench drain                                            on a temporary SQLite file
   windlass bench drain --store sqlite://bench.db --jobs 200000 --json
   windlass bench enqueue --bulk --store memory://
+  windlass bench drain --store redis://127.0.0.1                  under a prefix that goes with it
   windlass bench all --quick                                      a look at everything
 
 Both sides of a ratio are measured one after the other in one run, and the medians of three rounds are shown: the speed
@@ -43,6 +46,7 @@ enum Scenario {
     Latency(latency::Latency),
     Mixed(mixed::Mixed),
     Scale(scale::Scale),
+    Groups(groups::Groups),
     All(All),
 }
 
@@ -72,7 +76,7 @@ impl Bench {
 }
 
 impl All {
-    fn scenarios(&self) -> [Scenario; 6] {
+    fn scenarios(&self) -> [Scenario; 7] {
         let common = || self.common.clone();
         [
             Scenario::Enqueue(enqueue::Enqueue::new(common(), false)),
@@ -81,6 +85,7 @@ impl All {
             Scenario::Latency(latency::Latency::new(common())),
             Scenario::Mixed(mixed::Mixed::new(common())),
             Scenario::Scale(scale::Scale::new(common())),
+            Scenario::Groups(groups::Groups::new(common())),
         ]
     }
 }
@@ -93,6 +98,7 @@ impl Scenario {
             Self::Latency(latency) => &latency.common,
             Self::Mixed(mixed) => &mixed.common,
             Self::Scale(scale) => &scale.common,
+            Self::Groups(groups) => &groups.common,
             Self::All(all) => &all.common,
         }
     }
@@ -100,7 +106,7 @@ impl Scenario {
     /// Measures on a store that is left as it was, whatever happens, and shows what was found.
     async fn show(&self, app: &App) -> Result<(), Failure> {
         // Where the cost of growth is the question, the wait for the disk would hide it.
-        let durable = !matches!(self, Self::Scale(_));
+        let durable = !matches!(self, Self::Scale(_) | Self::Groups(_));
         let stand = Stand::open(app, self.common(), durable).await?;
         let measured = tokio::select! {
             measured = self.measure(&stand) => measured,
@@ -119,6 +125,7 @@ impl Scenario {
             Self::Latency(latency) => latency.measure(stand).await,
             Self::Mixed(mixed) => mixed.measure(stand).await,
             Self::Scale(scale) => scale.measure(stand).await,
+            Self::Groups(groups) => groups.measure(stand).await,
             Self::All(_) => Err(Failure::usage("all of them are no single scenario")),
         }
     }

@@ -12,7 +12,7 @@ use windlass::core::store::{
     BATCH_MAX, ChangeMany, ChangeManyOp, Filter, QueueCounts, QueueSettings, Retention, RetentionRule, Setting,
 };
 use windlass_bench::floor::Load;
-use windlass_bench::{FloorError, Ground};
+use windlass_bench::{FloorError, Ground, Spending};
 
 /// Jobs of one step while a backlog is made.
 const FILL: u32 = 10_000;
@@ -126,11 +126,28 @@ impl Stand {
     }
 
     /// Enqueues what does nothing, many at a time.
-    pub(super) async fn fill(&self, jobs: u32) -> Result<(), Failure> {
+    pub(super) async fn fill(&self, jobs: u32) -> Result<Option<f64>, Failure> {
         self.fill_with(jobs, Noop::new).await
     }
 
-    pub(super) async fn fill_with<J: windlass::Job>(&self, jobs: u32, make: impl Fn(u32) -> J) -> Result<(), Failure> {
+    /// Answers how many bytes of the server each job takes while it waits, where there is a server.
+    pub(super) async fn fill_with<J: windlass::Job>(
+        &self,
+        jobs: u32,
+        make: impl Fn(u32) -> J,
+    ) -> Result<Option<f64>, Failure> {
+        let before = self.ground.memory()?;
+        self.enqueue_all(jobs, make).await?;
+        self.bytes_per_job(before, jobs)
+    }
+
+    /// What each of the jobs that were enqueued since takes.
+    pub(super) fn bytes_per_job(&self, before: Option<u64>, jobs: u32) -> Result<Option<f64>, Failure> {
+        let per_job = |(before, after): (u64, u64)| after.saturating_sub(before) as f64 / f64::from(jobs);
+        Ok(before.zip(self.ground.memory()?).map(per_job))
+    }
+
+    async fn enqueue_all<J: windlass::Job>(&self, jobs: u32, make: impl Fn(u32) -> J) -> Result<(), Failure> {
         let (client, bar) = (self.client(), self.ui.bar(jobs.into(), "backlog"));
         let mut from = 0;
         while from < jobs {
@@ -152,14 +169,24 @@ impl Stand {
         Ok(queue.map(|queue| queue.counts).unwrap_or_default())
     }
 
-    /// The floor's claim and complete.
-    pub(super) fn floor_drain(&self, jobs: u32, batch: usize) -> Result<f64, Failure> {
-        Ok(self.ground.floor.drain(Load { jobs: jobs as usize, batch })?)
+    /// Refuses a measurement after which the store does not say that all jobs have succeeded.
+    pub(super) async fn check_succeeded(&self, jobs: u32) -> Result<(), Failure> {
+        let counts = self.counts().await?;
+        if counts.succeeded == u64::from(jobs) {
+            return Ok(());
+        }
+        Err(Failure::failed(format!("{jobs} jobs were enqueued, and the store says {counts:?}")))
+    }
+
+    /// The floor's claim and complete; `None` is the batch that it is known by.
+    pub(super) fn floor_drain(&self, jobs: u32, batch: Option<u32>, spending: &mut Spending) -> Result<f64, Failure> {
+        let batch = batch.map_or(self.ground.floor.batch(), |batch| batch as usize);
+        Ok(spending.note_floor(self.ground.floor.drain(Load::new(jobs as usize, batch))?))
     }
 
     /// The floor's enqueue.
-    pub(super) fn floor_enqueue(&self, jobs: u32, batch: usize) -> Result<f64, Failure> {
-        Ok(self.ground.floor.enqueue(Load { jobs: jobs as usize, batch })?)
+    pub(super) fn floor_enqueue(&self, load: Load, spending: &mut Spending) -> Result<f64, Failure> {
+        Ok(spending.note_floor(self.ground.floor.enqueue(load)?))
     }
 }
 

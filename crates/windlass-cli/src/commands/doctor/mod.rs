@@ -2,6 +2,7 @@
 
 mod file;
 mod jobs;
+mod redis;
 mod time;
 
 use crate::app::App;
@@ -17,18 +18,21 @@ const AFTER: &str = "\
 Changes nothing. Each finding has a severity (ok, info, warning, error) and says what to do; the exit code is 1 when there \
 is an error among them. With --json each finding is a line: {severity, check, message, hint}.
 
-Jobs are looked at in samples of up to 1,000 of each queue and state, so that it is quick on a large store.
+Jobs are looked at in samples of up to 1,000 of each queue and state, so that it is quick on a large store. On Redis the \
+server is examined, too: persistence, memory, replicas, rights, latency, and whether up to 10,000 entries of each container \
+fit together.
 
 Examples:
   windlass doctor
   windlass doctor --deep
+  windlass doctor --store redis://localhost:6379
   windlass doctor --json | jq 'select(.severity == \"error\")'";
 
 /// Look for what is wrong with a store, and say what to do about it.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Doctor {
-    /// Check the whole file, however large it is
+    /// Check the whole file, or every entry on a server, however large it is
     #[arg(long)]
     deep: bool,
 }
@@ -81,8 +85,19 @@ impl Finding {
 impl Doctor {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let info = store.info().await?;
         let mut worst = Severity::Ok;
+        if let Some(options) = app.redis()? {
+            let server = redis::look(&options, self.deep).await?;
+            for finding in server.findings {
+                worst = worst.max(finding.severity);
+                print(app, &finding)?;
+            }
+            if !server.usable {
+                // What else there is to see cannot be seen from here.
+                return Ok(exit(worst));
+            }
+        }
+        let info = store.info().await?;
         for step in [Step::Store, Step::File, Step::Time, Step::Queues, Step::Workers, Step::Jobs, Step::Schedules] {
             let findings = self
                 .look(step, store.as_ref(), &info)
@@ -94,7 +109,7 @@ impl Doctor {
             }
         }
         store.close().await?;
-        Ok(if worst == Severity::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(exit(worst))
     }
 
     /// One part of it; what one part stumbles over must not hide the others.
@@ -102,13 +117,17 @@ impl Doctor {
         match step {
             Step::Store => Ok(vec![about(info)]),
             Step::File => Ok(file::look(info, self.deep)),
-            Step::Time => time::look(store).await,
+            Step::Time => time::look(store, info).await,
             Step::Queues => jobs::queues(store).await,
             Step::Workers => jobs::workers(store).await,
             Step::Jobs => jobs::samples(store).await,
             Step::Schedules => jobs::schedules(store, info).await,
         }
     }
+}
+
+fn exit(worst: Severity) -> ExitCode {
+    if worst == Severity::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +176,9 @@ fn print(app: &App, finding: &Finding) -> Result<(), Failure> {
 fn about(info: &StoreInfo) -> Finding {
     let details: Vec<String> = info.details.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let (class, meaning) = match info.durability {
+        Durability::None if info.store == "redis" => {
+            ("none", "the end of the server may lose all, or all since its last snapshot")
+        }
         Durability::None => ("none", "nothing survives the end of the process"),
         Durability::Process => ("process", "acknowledged work survives a crash of our processes, not a power cut"),
         Durability::Power => ("power", "acknowledged work survives a power cut"),
@@ -167,10 +189,12 @@ fn about(info: &StoreInfo) -> Finding {
     };
     let text = format!("{}, layout {}, {}; durability {class}: {meaning}", info.store, info.layout, details.join(", "));
     match info.durability {
+        Durability::Power | Durability::FailoverBestEffort => Finding::ok("store", text),
+        // What to do about it stands beside the settings of the server.
+        Durability::None | Durability::Process if info.store == "redis" => Finding::info("store", text),
         Durability::None => Finding::warning("store", text).hint("for work that matters use sqlite://FILE"),
         Durability::Process => {
             Finding::info("store", text).hint("leave out ?synchronous=normal to survive a power cut")
         }
-        Durability::Power | Durability::FailoverBestEffort => Finding::ok("store", text),
     }
 }

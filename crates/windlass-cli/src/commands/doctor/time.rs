@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::failure::Failure;
 use std::time::{Duration, Instant};
-use windlass::core::store::{Filter, ListRequest, Store};
+use windlass::core::store::{Filter, ListRequest, Store, StoreInfo};
 use windlass::core::time::{Clock, SystemClock, Timestamp};
 
 /// Clocks that differ by more than this confuse people and leases.
@@ -13,7 +13,7 @@ const SLOW: Duration = Duration::from_millis(250);
 /// 2020: a clock before that was never set.
 const PAST: Timestamp = Timestamp::from_ms(1_577_836_800_000);
 
-pub(super) async fn look(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn look(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, Failure> {
     let (theirs, ours) = (store.now().await?, SystemClock.now());
     let skew_ms = theirs.ms_since(ours).max(ours.ms_since(theirs));
     let clock = if theirs < PAST {
@@ -35,7 +35,10 @@ pub(super) async fn look(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
     let write = began();
     let text = format!("a read takes {} µs, a call to the writer {} µs", read.as_micros(), write.as_micros());
     let latency = if read.max(write) > SLOW {
-        Finding::warning("latency", text).hint("is the disk busy, or another process writing without a pause?")
+        Finding::warning("latency", text).hint(match info.store.as_str() {
+            "redis" => "is the server busy, or far away?",
+            _ => "is the disk busy, or another process writing without a pause?",
+        })
     } else {
         Finding::ok("latency", text)
     };

@@ -1,0 +1,165 @@
+//! The faults by name, and what each of them needs and may cost.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What is done to the servers, or to the way to them, while a crew works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The server forgets all scripts, again and again.
+    ScriptFlush,
+    /// All connections are closed by the server, those of subscribers too, again and again.
+    ClientKill,
+    /// The same, with two stores under different prefixes on the server.
+    Neighbours,
+    /// The server stands still for a while (SIGSTOP).
+    Pause,
+    /// The server is killed and started again; its file is synced with every write.
+    RestartAlways,
+    /// The same with a file that is synced once a second.
+    RestartEverysec,
+    /// The same with a server that takes long to load its data.
+    Loading,
+    /// The same under two hundred workers.
+    Reconnect,
+    /// The server's memory is full for a while.
+    MemoryFull,
+    /// Connections are cut before, inside and after requests and replies.
+    Cuts,
+    /// Replies do not arrive, and then the connections break.
+    Swallowed,
+    /// Replies to what is under way do not arrive, and the connections stay as if nothing had happened.
+    HalfOpen,
+    /// Every byte takes its time.
+    SlowLink,
+    /// The primary of a Sentinel set is killed.
+    SentinelKill,
+    /// The same with `wait_replicas=1`.
+    SentinelKillWait,
+    /// The Sentinels are asked to make another node the primary.
+    SentinelFailover,
+    /// The same with `wait_replicas=1`.
+    SentinelFailoverWait,
+    /// The primary of the store's slot is killed.
+    ClusterKill,
+    /// The same with `wait_replicas=1`.
+    ClusterKillWait,
+    /// A replica is asked to take the slot over.
+    ClusterFailover,
+    /// The store's slot moves to another primary, key by key.
+    SlotMigration,
+}
+
+/// What servers a fault needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    Single,
+    AppendOnly { always: bool },
+    Proxied,
+    Sentinel,
+    Cluster,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::ScriptFlush,
+        Self::ClientKill,
+        Self::Neighbours,
+        Self::Pause,
+        Self::RestartAlways,
+        Self::RestartEverysec,
+        Self::Loading,
+        Self::Reconnect,
+        Self::MemoryFull,
+        Self::Cuts,
+        Self::Swallowed,
+        Self::HalfOpen,
+        Self::SlowLink,
+        Self::SentinelKill,
+        Self::SentinelKillWait,
+        Self::SentinelFailover,
+        Self::SentinelFailoverWait,
+        Self::ClusterKill,
+        Self::ClusterKillWait,
+        Self::ClusterFailover,
+        Self::SlotMigration,
+    ];
+
+    /// Its name on the command line and in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ScriptFlush => "script-flush",
+            Self::ClientKill => "client-kill",
+            Self::Neighbours => "neighbours",
+            Self::Pause => "pause",
+            Self::RestartAlways => "restart-always",
+            Self::RestartEverysec => "restart-everysec",
+            Self::Loading => "loading",
+            Self::Reconnect => "reconnect-200",
+            Self::MemoryFull => "memory-full",
+            Self::Cuts => "cuts",
+            Self::Swallowed => "swallowed",
+            Self::HalfOpen => "half-open",
+            Self::SlowLink => "slow-link",
+            Self::SentinelKill => "sentinel-kill",
+            Self::SentinelKillWait => "sentinel-kill-wait",
+            Self::SentinelFailover => "sentinel-failover",
+            Self::SentinelFailoverWait => "sentinel-failover-wait",
+            Self::ClusterKill => "cluster-kill",
+            Self::ClusterKillWait => "cluster-kill-wait",
+            Self::ClusterFailover => "cluster-failover",
+            Self::SlotMigration => "slot-migration",
+        }
+    }
+
+    /// Whether acknowledged work may be lost or done again: another node takes over that need not have everything. With
+    /// one replica that confirms every write there is no such node; of two, the other one may be chosen.
+    pub fn may_lose(self) -> bool {
+        matches!(self, Self::SentinelKill | Self::SentinelFailover | Self::SentinelFailoverWait | Self::ClusterKill)
+    }
+
+    pub(super) fn ground(self) -> Ground {
+        match self {
+            Self::ScriptFlush | Self::ClientKill | Self::Neighbours | Self::Pause | Self::MemoryFull => Ground::Single,
+            Self::RestartAlways => Ground::AppendOnly { always: true },
+            Self::RestartEverysec | Self::Loading | Self::Reconnect => Ground::AppendOnly { always: false },
+            Self::Cuts | Self::Swallowed | Self::HalfOpen | Self::SlowLink => Ground::Proxied,
+            Self::SentinelKill | Self::SentinelKillWait | Self::SentinelFailover | Self::SentinelFailoverWait => {
+                Ground::Sentinel
+            }
+            Self::ClusterKill | Self::ClusterKillWait | Self::ClusterFailover | Self::SlotMigration => Ground::Cluster,
+        }
+    }
+
+    /// What the URL of the store says beyond its servers.
+    pub(super) fn options(self) -> &'static str {
+        match self {
+            Self::SentinelKillWait | Self::SentinelFailoverWait | Self::ClusterKillWait => "&wait_replicas=1",
+            // Shorter than the replies stay away.
+            Self::Swallowed => "&timeout_ms=300",
+            // Nothing but this tells that a connection is dead, so whoever needs the five seconds sets it.
+            Self::HalfOpen => "&timeout_ms=3000",
+            _ => "",
+        }
+    }
+
+    pub(super) fn workers(self) -> u32 {
+        if self == Self::Reconnect { 200 } else { 4 }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == text);
+        let all = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("`{text}` is no fault; there are {}", all()))
+    }
+}

@@ -1,0 +1,53 @@
+-- Changes the settings of a queue or a group.
+--
+-- KEYS    all of the store, in the one order
+-- ARGV    clock, bell prefix, publish command; queue, what (`queue`, `group`), the event as JSON; for `queue` the settings as
+--         text, the settings that they were made of or nothing (whatever they are); for `group` its name, cap, rate, window,
+--         weight
+-- Answers `ok`; `changed` when the settings are not those that the new ones were made of
+-- Bounds  one round per parked group
+
+local name, what, event = E.arg(), E.arg(), E.arg()
+local q
+if what == 'queue' then
+  local text, base = E.arg(), E.arg()
+  local known = E.find_queue(name)
+  local stored = known and call('HGET', META, 's' .. known.id) or ''
+  if base ~= '*' and stored ~= base then return 'changed' end
+  q = E.queue_for(name)
+  local s = q.settings
+  local before = concat({ E.or_dash(s.g_cap), E.or_dash(s.g_rate), E.or_dash(s.g_per), E.or_dash(s.g_weight) }, ' ')
+  E.read_settings(q, text)
+  s = q.settings
+  E.hput(META, 's' .. q.id, text)
+  if before ~= concat({ E.or_dash(s.g_cap), E.or_dash(s.g_rate), E.or_dash(s.g_per), E.or_dash(s.g_weight) }, ' ') then
+    -- Those that are in the ring are looked at again when their turn comes.
+    local prefix = E.enc(q.id)
+    local parked, ids = call('ZRANGEBYLEX', E.PARKED, '[' .. prefix, E.after_all(prefix)), {}
+    for i, member in ipairs(parked) do ids[i] = E.dec(member, #prefix + 1) end
+    E.know_groups(ids)
+    for i, member in ipairs(parked) do
+      local g = E.group(ids[i])
+      if not g then
+        E.zput(E.PARKED, member, false)
+      else
+        E.review(g)
+        if g.parked == 'N' then E.drop_idle(g) end
+      end
+    end
+  end
+else
+  q = E.queue_for(name)
+  local group_name = E.arg()
+  local g = E.find_group(q.id, group_name) or E.make_group(q.id, group_name)
+  g.cap, g.rate, g.per, g.weight = E.opt(E.arg()), E.opt(E.arg()), E.opt(E.arg()), E.opt(E.arg())
+  E.touch_group(g)
+  E.review(g)
+  E.drop_idle(g)
+end
+-- What was not allowed may be allowed now.
+E.ring_anybody(q.id, 128)
+E.new_version(q)
+E.note_json(event)
+E.finish()
+return 'ok'

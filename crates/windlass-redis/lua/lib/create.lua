@@ -1,0 +1,329 @@
+-- New jobs. The argument of each: id, fingerprint, lane (its number among the call's), due, group, priority, flags,
+-- attempts, stalls, dedup key, mode, ttl, keep; then the rest of its record, which no script reads.
+
+local LANES_MAX = 1024
+local call_lanes = {}
+E.call_lanes = call_lanes
+
+-- The lanes that a call speaks of: `queue name`, `kind and labels` of each.
+function E.read_lanes()
+  local names, fields = {}, {}
+  for i = 1, E.num() do
+    call_lanes[i] = { queue_name = E.arg(), key = E.arg() }
+    names[i] = call_lanes[i].queue_name
+  end
+  E.know_queues(names)
+  for i, l in ipairs(call_lanes) do
+    local id = E.queue_ids[l.queue_name]
+    fields[i] = id and 'k' .. id .. ' ' .. l.key or 'k'
+  end
+  local found = E.hmget(META, fields)
+  local ids = {}
+  for i, l in ipairs(call_lanes) do
+    l.id = tonumber(found[i])
+    ids[#ids + 1] = l.id
+  end
+  E.know_lanes(ids)
+end
+
+-- Loads the groups that jobs of a call name, and their places in the lanes.
+function E.know_groups_of(jobs, count)
+  local names, subs = {}, {}
+  for i = 1, count do
+    local job = jobs[i]
+    local id = job and job.group_name and E.queue_ids[call_lanes[job.lane_no].queue_name]
+    if id then names[#names + 1] = 'n' .. id .. ' ' .. job.group_name end
+  end
+  if #names == 0 then return end
+  E.know_group_ids(names)
+  for i = 1, count do
+    local job = jobs[i]
+    local l = job and call_lanes[job.lane_no]
+    local id = job and job.group_name and E.queue_ids[l.queue_name]
+    local group_id = id and E.group_ids['n' .. id .. ' ' .. job.group_name]
+    if group_id and l.id then subs[#subs + 1] = E.sub_field(l.id, group_id) end
+  end
+  E.know_subs(subs)
+end
+
+-- One job of a call. One with nothing but defaults says so by leaving all but fingerprint and lane out.
+function E.read_new()
+  local job = { id = E.arg() }
+  local fields = E.arg()
+  if match(fields, '^%x+ %d+$') then fields = fields .. ' - 0 - 3 1 - - - - - -' end
+  local fingerprint, lane_no, due, priority, flags, attempts, stalls, key, mode, ttl, keep_s, keep_f, name =
+    match(fields, '^(%x+) (%d+) (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
+  job.fingerprint, job.lane_no, job.due, job.priority, job.flags = fingerprint, tonumber(lane_no), due, tonumber(priority), flags
+  job.attempts, job.stalls = tonumber(attempts), tonumber(stalls)
+  if key ~= '-' then job.key, job.mode, job.ttl = key, mode, E.opt(ttl) end
+  job.keep = keep_s .. ' ' .. keep_f
+  job.ttl_text, job.name_text = ttl, name
+  if name ~= '-' then job.group_name = sub(name, 2) end
+  job.rest = E.arg()
+  return job
+end
+
+local directories = {}
+local function directory(q)
+  local d = directories[q.id]
+  if not d then
+    local ids, text = E.lanes_of(q)
+    d = { ids = ids, text = text }
+    directories[q.id] = d
+  end
+  return d
+end
+local function put_directory(q, d)
+  E.hput(META, 'd' .. q.id, d.text)
+  E.new_version(q)
+end
+
+-- Makes room for a lane by forgetting one that has no jobs; false when there is none.
+local function drop_empty_lane(q, d)
+  E.know_lanes(d.ids)
+  for i, id in ipairs(d.ids) do
+    local l = E.lane(id)
+    if not l or l.jobs == 0 then
+      table.remove(d.ids, i)
+      local before, key, behind = match('\n' .. d.text, '^(.-)\n' .. id .. ' ([^\n]*)(.*)$')
+      d.text = sub(before .. behind, 2)
+      E.lane_cache[id], E.dirty_lanes[id] = false, nil
+      E.hput(META, 'l' .. id, false)
+      E.hput(META, 'k' .. q.id .. ' ' .. key, false)
+      for _, other in ipairs(call_lanes) do
+        if other.id == id then other.id = nil end
+      end
+      return true
+    end
+  end
+  return false
+end
+
+-- The queue and the lane of a new job, made if they are not there; nil and why not.
+local function lane_for(job)
+  local l = call_lanes[job.lane_no]
+  local q = E.queue_for(l.queue_name)
+  if l.id and E.lane(l.id) then return q, E.lane(l.id) end
+  local d = directory(q)
+  if #d.ids >= LANES_MAX and not drop_empty_lane(q, d) then return nil, 'lanes ' .. #d.ids + 1 end
+  l.id = E.bump(E.LANE_N)
+  local made = { id = l.id, queue = q.id, ready = 0, jobs = 0, head = '0' }
+  E.lane_cache[l.id] = made
+  E.touch_lane(made)
+  d.ids[#d.ids + 1] = l.id
+  d.text = (d.text == '' and '' or d.text .. '\n') .. l.id .. ' ' .. l.key
+  put_directory(q, d)
+  E.hput(META, 'k' .. q.id .. ' ' .. l.key, l.id)
+  -- Nobody waits for a lane that was not there.
+  E.ring_anybody(q.id, 128)
+  return q, made
+end
+
+-- Why a queue takes no more: it is at its maximum length, `leaving` jobs making room.
+local function no_room(job, leaving)
+  local q = E.find_queue(call_lanes[job.lane_no].queue_name)
+  local most = q and q.settings.len_max
+  if most and q.s + q.r >= most + leaving then return 'full ' .. E.int(most) end
+  return nil
+end
+
+local function due_time(job)
+  if job.due == '-' then return now end
+  local delay = match(job.due, '^%+(%d+)$')
+  return delay and now + tonumber(delay) or tonumber(job.due)
+end
+
+-- Creates a job; answers why not.
+local function create(job, behind)
+  local full = no_room(job, behind and 1 or 0)
+  if full then return full end
+  local q, l = lane_for(job)
+  if not q then return l end
+  local row, due = E.bump(E.SEQ), due_time(job)
+  local j = {
+    id = job.id, queue = q.id, lane = l.id, row = row, created = now, ready_at = now, attempt = 0, attempts = job.attempts,
+    stalls = 0, stalls_max = job.stalls, retries = 0, cancel = false, flags = job.flags, lifo = match(job.flags, 'l') ~= nil,
+    fingerprint = job.fingerprint, key = job.key, mode = job.mode, ttl = job.ttl, group_name = job.group_name,
+    priority = job.priority, has_head = true,
+  }
+  j.ord = E.place(job.priority, row, j.lifo)
+  local due_text = '-'
+  if behind then
+    j.state = 's'
+    due_text = due > now and 'h' .. E.int(due) or 'h'
+  elseif due <= now then
+    j.state = 'r'
+  else
+    j.state, j.due = 's', due
+    due_text = E.int(due)
+  end
+  j.head_due = due_text
+  local keep_s, keep_f = match(job.keep, '^(%S+) (%S+)$')
+  j.keep_s, j.keep_f = E.opt(keep_s), E.opt(keep_f)
+  if job.key then E.take_key(j, behind) end
+  if j.state == 'r' then j.group = job.group_name and E.group_for(j, q) or q.plain end
+  q[j.state] = q[j.state] + 1
+  E.touch_queue(q)
+  E.enter_group(j, q)
+  l.jobs = l.jobs + 1
+  E.touch_lane(l)
+  local m = E.minute_of(q)
+  m[1] = m[1] + 1
+  E.note(j, 'enqueue', nil, j.state)
+  if j.state == 's' and j.due then E.sooner(q, j.due) end
+  local head = fmt('1 %x %x %x %x %s', q.id, l.id, row, now, job.fingerprint)
+  if due_text ~= '-' or job.priority ~= 0 or job.flags ~= '-' or job.attempts ~= 3 or job.stalls ~= 1 then
+    head = head .. ' ' .. due_text .. ' ' .. job.priority .. ' ' .. job.flags .. ' ' .. job.attempts .. ' ' .. job.stalls .. ' '
+      .. (job.key or '-') .. ' ' .. (job.mode or '-') .. ' ' .. job.ttl_text .. ' ' .. job.keep .. ' ' .. job.name_text
+  end
+  E.hput(JOBS, j.id, head .. '\n' .. job.rest)
+  E.index(j, true)
+  E.job_cache[j.id] = j
+  return nil
+end
+
+-- Removes a job whose place another one takes.
+local function give_way(id)
+  local j = E.readable(id)
+  if j then E.remove(j, 'remove') end
+end
+
+local there_before = {}
+-- Looks which of these jobs are there already.
+function E.know_new(ids)
+  local found, lives = E.hmget(JOBS, ids, 64), E.hmget(LIFE, ids)
+  for i, id in ipairs(ids) do
+    -- A life without a record is a damaged job, and its id is taken.
+    there_before[id] = found[i] and match(found[i], '^[^\n]*\n') or lives[i] and '?' or nil
+  end
+end
+-- The answer to a job that is there already; nil when it is not.
+local function same_job(job)
+  local j = E.job_cache[job.id]
+  if j == false then return nil end
+  local fingerprint
+  if j then
+    fingerprint = E.head(j) and j.fingerprint
+  elseif there_before[job.id] then
+    fingerprint = select(5, match(there_before[job.id], E.HEAD)) or false
+  end
+  if fingerprint == nil then return nil end
+  return fingerprint == job.fingerprint and 'existing' or 'duplicate'
+end
+function E.is_there(id)
+  local j = E.job_cache[id]
+  return j or j == nil and there_before[id]
+end
+
+local run, NOW_HEX = nil, fmt('%x', max(now, 0))
+-- Writes down what the plain jobs of a lane have come to, before anybody else looks.
+function E.end_plain_run()
+  local r = run
+  if not r then return end
+  run = nil
+  local q, l, n = r.queue, r.lane, r.n
+  q.r = q.r + n
+  E.touch_queue(q)
+  E.enter_plain(q, l, n, r.first)
+  l.jobs = l.jobs + n
+  local m = E.minute_of(q)
+  m[1] = m[1] + n
+  E.note_run('enqueue - r 0 ' .. q.id, q.id, r.ids)
+  E.rung_lanes[l.id] = (E.rung_lanes[l.id] or 0) + n
+  E.later('HSET', JOBS, r.sets)
+  E.later('ZADD', READY, r.ready)
+end
+-- The common case, without an object: a job with nothing but defaults, new, in a lane that is there. Does what `create`
+-- would do; false when it is not that case.
+function E.create_plain(id, fields, rest)
+  local fingerprint, lane_no = match(fields, '^(%x+) (%d+)$')
+  if not fingerprint or there_before[id] or E.job_cache[id] ~= nil then return false end
+  local r = run
+  if not r or r.no ~= lane_no then
+    E.end_plain_run()
+    local known = call_lanes[tonumber(lane_no)]
+    local q, l = E.find_queue(known.queue_name), known.id and E.lane(known.id)
+    if not q or not l or q.settings.len_max or not E.group(q.plain) then return false end
+    r = { no = lane_no, queue = q, lane = l, n = 0, ids = {}, sets = {}, ready = {}, member = E.enc(l.id) .. E.enc(q.plain) .. '8000',
+      head = fmt('1 %x %x ', q.id, l.id) }
+    run = r
+  end
+  local row, n = E.bump(E.SEQ), r.n + 1
+  local record = r.head .. fmt('%x', row) .. ' ' .. NOW_HEX .. ' ' .. fingerprint .. '\n' .. rest
+  local placed = fmt('%012x', E.MIDDLE + row)
+  if n == 1 then r.first = '8000' .. placed end
+  r.n, r.ids[n], there_before[id] = n, id, record
+  r.sets[2 * n - 1], r.sets[2 * n] = id, record
+  r.ready[2 * n - 1], r.ready[2 * n] = 0, r.member .. placed .. id
+  return true
+end
+
+-- One job of a call: what became of it.
+function E.enqueue_one(job)
+  local same = same_job(job)
+  if same then return same end
+  if not job.key then return create(job, nil) or 'created' end
+  local verdict, holder, waiting = E.key_verdict(job)
+  if verdict == 'free' then return create(job, nil) or 'created' end
+  if verdict == 'taken' then return 'deduplicated ' .. holder end
+  local leaving = (verdict == 'replaces' or waiting) and 1 or 0
+  local full = no_room(job, leaving)
+  if full then return full end
+  local q, why = lane_for(job)
+  if not q then return why end
+  if verdict == 'replaces' then
+    give_way(holder)
+    return create(job, nil) or 'replaced ' .. holder
+  end
+  if waiting then give_way(waiting) end
+  return create(job, holder) or (waiting and 'replaced ' .. waiting or 'held ' .. holder)
+end
+
+-- Why each job of an atomic call would be refused; deduplication is not counted in. Nil when none would be.
+function E.refusals(jobs)
+  local ids, plans, answers, refused = {}, {}, {}, false
+  for i, job in ipairs(jobs) do
+    local seen, why = ids[job.id], nil
+    if seen then
+      if seen ~= job.fingerprint then why = 'duplicate' end
+    else
+      local same = same_job(job)
+      if same == 'duplicate' then
+        why = same
+      elseif not same then
+        why = E.refusal(job, plans)
+        if not why then ids[job.id] = job.fingerprint end
+      end
+    end
+    refused = refused or why ~= nil
+    answers[i] = why or false
+  end
+  return refused and answers or nil
+end
+function E.refusal(job, plans)
+  local l = call_lanes[job.lane_no]
+  local q = E.find_queue(l.queue_name)
+  local plan = plans[l.queue_name]
+  if not plan then
+    plan = { jobs = 0, new = 0, lanes = {}, used = 0 }
+    if q then
+      local d = directory(q)
+      E.know_lanes(d.ids)
+      for _, id in ipairs(d.ids) do
+        if E.lane(id) and E.lane(id).jobs > 0 then plan.used = plan.used + 1 end
+      end
+    end
+    plans[l.queue_name] = plan
+  end
+  local most = q and q.settings.len_max
+  if most and q.s + q.r + plan.jobs >= most then return 'full ' .. E.int(most) end
+  -- An empty lane counts as none: an earlier job of the call may take its place.
+  local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
+  if not known and not plan.lanes[l.key] then
+    plan.lanes[l.key] = true
+    plan.new = plan.new + 1
+    if plan.used + plan.new > LANES_MAX then return 'lanes ' .. LANES_MAX + 1 end
+  end
+  plan.jobs = plan.jobs + 1
+  return nil
+end

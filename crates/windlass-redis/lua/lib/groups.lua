@@ -1,0 +1,196 @@
+-- Groups: who is in the ring, who is parked, and how the counts follow the jobs.
+--
+-- A group stands in the ring of every lane in which it has ready jobs, unless it is parked: at its cap until a job of it
+-- ends, at its rate until its wake time. A ring may show an older virtual time than the group's own, never a newer one;
+-- the claim corrects it when it comes across.
+
+-- Lanes and queues on which something may be claimed that could not be before.
+E.rung_lanes, E.rung_queues, E.rung_anybody = {}, {}, {}
+function E.ring_lane(lane_id)
+  E.rung_lanes[lane_id] = (E.rung_lanes[lane_id] or 0) + 1
+end
+-- Whoever waits on a queue, whatever for: there is a lane that nobody knows, or a time that comes sooner.
+function E.ring_anybody(queue_id, count)
+  E.rung_anybody[queue_id] = max(E.rung_anybody[queue_id] or 0, count)
+end
+function E.ring_queue(queue_id, count)
+  E.rung_queues[queue_id] = max(E.rung_queues[queue_id] or 0, count or 8)
+end
+
+-- What holds for a group: its own settings, then its queue's. Jobs that name no group have no limits of a group.
+function E.limits(g)
+  if not g.name then return nil, nil, nil, 1 end
+  local s = E.queue(g.queue).settings
+  local rate, per = g.rate, g.per
+  if not rate then rate, per = s.g_rate, s.g_per end
+  return g.cap or s.g_cap, rate, per, g.weight or s.g_weight or 1
+end
+
+-- Whether a group may be served, and when to look again if it may not.
+local function standing(g)
+  local cap, rate, per = E.limits(g)
+  if cap and g.active >= cap then return 'C', nil end
+  local next_at = rate and E.meter_next(g.meter, rate, per)
+  if next_at then return 'R', next_at end
+  return 'N', nil
+end
+
+-- The virtual time at which a group joins a lane: the queue's, or that of the lane's next group when it lags behind,
+-- because few workers serve it. Whoever joins must not wait until such a lane has caught up.
+local function present_in(lane_id, vnow)
+  local first = E.ring_of(lane_id, nil, 1)[1]
+  if not first then return vnow end
+  -- Its place may be old; its own time is true.
+  local g = E.group(first[2])
+  return g and min(g.vtime, vnow) or vnow
+end
+
+-- Puts a group into the rings of its lanes, or takes it out.
+local function move_in_ring(g)
+  local q = E.queue(g.queue)
+  local back = g.parked == 'N'
+  local lanes = E.lanes_of_group(g)
+  if back and g.vtime < q.vtime then
+    local present = q.vtime
+    for _, lane_id in ipairs(lanes) do present = min(present, present_in(lane_id, q.vtime)) end
+    g.vtime = max(g.vtime, present)
+  end
+  for _, lane_id in ipairs(lanes) do
+    E.put_sub(lane_id, g, E.sub_of(lane_id, g.id).ready, back and g.vtime or nil)
+  end
+  if back and g.ready > 0 then
+    for _, lane_id in ipairs(lanes) do E.ring_lane(lane_id) end
+  end
+  E.touch_group(g)
+end
+
+-- Parks a group or brings it back, as its limits and its state say now.
+function E.review(g)
+  if not g.name then return end
+  local was = g.parked
+  local parked, wake = standing(g)
+  if was == parked and g.wake == wake then return end
+  E.park_group(g, parked, wake)
+  if (was == 'N') ~= (parked == 'N') then move_in_ring(g) end
+end
+
+-- Forgets a group that has nothing left to be remembered for.
+function E.drop_idle(g)
+  if not g.name or g.ready > 0 or g.active > 0 or g.cap or g.rate or g.weight then return end
+  local _, rate, per = E.limits(g)
+  if rate and not E.meter_idle(g.meter, per) then
+    -- It must not forget its starts by being away for a moment; look again when they do not count any more.
+    E.park_group(g, g.parked, now + 2 * per)
+  else
+    E.remove_group(g)
+  end
+end
+
+-- A job is ready now.
+local function enter_ready(j, q)
+  local g = E.group(j.group)
+  if g.ready == 0 and g.parked == 'R' then
+    -- While it was idle, the time to look at it again was that of forgetting it.
+    E.review(g)
+  end
+  if g.ready == 0 and g.vtime < q.vtime then
+    -- Whoever was away must not catch up on turns that it did not want.
+    g.vtime = max(g.vtime, present_in(j.lane, q.vtime))
+  end
+  g.ready = g.ready + 1
+  E.touch_group(g)
+  if g.ready == 1 and g.name then
+    q.named = q.named + 1
+    E.touch_queue(q)
+  end
+  local s = E.sub_of(j.lane, g.id)
+  E.put_sub(j.lane, g, s.ready + 1, s.vtime or (g.parked == 'N' and g.vtime) or nil)
+  local l = E.lane(j.lane)
+  if l.ready == 0 or j.ord < l.head then l.head = j.ord end
+  l.ready = l.ready + 1
+  E.touch_lane(l)
+end
+
+-- So many jobs that name no group are ready now, the first of them at `ord`: what `enter_ready` does for each.
+function E.enter_plain(q, l, n, ord)
+  local g = E.group(q.plain)
+  if g.ready == 0 and g.vtime < q.vtime then g.vtime = max(g.vtime, present_in(l.id, q.vtime)) end
+  g.ready = g.ready + n
+  E.touch_group(g)
+  local s = E.sub_of(l.id, g.id)
+  E.put_sub(l.id, g, s.ready + n, s.vtime or g.vtime)
+  if l.ready == 0 or ord < l.head then l.head = ord end
+  l.ready = l.ready + n
+  E.touch_lane(l)
+end
+
+-- A job is ready or active now.
+function E.enter_group(j, q)
+  if not j.group then return end
+  if j.state == 'r' then return enter_ready(j, q) end
+  local g = E.group(j.group)
+  g.active = g.active + 1
+  E.touch_group(g)
+  if g.name then E.review(g) end
+end
+
+-- A job is not ready or active any more; `to` is the state it goes to, nil when it goes for good.
+function E.leave_group(j, q, from, group_id, to)
+  local g = group_id and E.group(group_id)
+  if not g then return end
+  E.touch_group(g)
+  if from == 'r' then
+    if g.ready == 1 and g.name then
+      q.named = max(q.named - 1, 0)
+      E.touch_queue(q)
+    end
+    g.ready = max(g.ready - 1, 0)
+    local s = E.sub_of(j.lane, g.id)
+    E.put_sub(j.lane, g, max(s.ready - 1, 0), s.vtime)
+    local l = E.lane(j.lane)
+    if l then
+      l.ready = max(l.ready - 1, 0)
+      E.touch_lane(l)
+    end
+  elseif from == 'a' then
+    g.active = max(g.active - 1, 0)
+    E.review(g)
+  end
+  if to ~= 'r' and to ~= 'a' then E.drop_idle(g) end
+end
+
+-- The group of a job that becomes ready; nil when its record cannot be read.
+function E.group_for(j, q)
+  if j.group then return j.group end
+  if not E.has_flag(j, 'g') then return q.plain end
+  if not E.head(j) or not j.group_name then return nil end
+  local g = E.find_group(q.id, j.group_name) or E.make_group(q.id, j.group_name)
+  return g.id
+end
+
+-- Brings groups of a queue back whose time has come, and forgets those that have nothing left.
+function E.wake_groups(q, limit)
+  local prefix = E.enc(q.id)
+  local found = E.lex(E.WAKE, '[' .. prefix, '[' .. prefix .. E.hex12(max(now, 0)) .. '~', limit)
+  local ids = {}
+  for i, member in ipairs(found) do ids[i] = E.dec(member, #prefix + 13) or 0 end
+  E.know_groups(ids)
+  for i, id in ipairs(ids) do
+    local g = E.group(id)
+    if g and g.wake and E.queue(g.queue) then
+      E.park_group(g, g.parked, nil)
+      E.review(g)
+      if g.parked == 'N' then E.drop_idle(g) end
+    else
+      E.zput(E.WAKE, found[i], false)
+    end
+  end
+  return #ids
+end
+
+-- When the next group of a queue is to be looked at.
+function E.next_wake(q)
+  local prefix = E.enc(q.id)
+  local first = E.lex(E.WAKE, '[' .. prefix, E.after_all(prefix), 1)[1]
+  return first and tonumber(sub(first, #prefix + 1, #prefix + 12), 16)
+end

@@ -1,0 +1,155 @@
+-- Removes what retention lets go: ended jobs, dedup keys, old minutes, memos of workers, dead workers, logs in the bin.
+--
+-- KEYS    all of the store, in the one order
+-- ARGV    clock, bell prefix, publish command; max, minutes kept, how long workers are kept in ms; count of rules, then of each
+--         its queue by name, state, age in ms or `-`, count or `-`
+-- Answers how many were handled
+-- Bounds  max of each; of logs 20,000 lines
+
+local limit, minutes_kept, worker_ms = E.num(), E.num(), E.num()
+local handled = 0
+
+local function remove_all(ids, members, key, queue_id, state)
+  E.know(ids)
+  for i, id in ipairs(ids) do
+    local j = E.readable(id, queue_id)
+    if j and (key == E.REMOVABLE and j.remove_at or key == E.ENDED and E.ended_member(j) == members[i]) then
+      E.remove(j, 'remove')
+    elseif key == E.ENDED then
+      E.stray(E.ENDED, members[i], queue_id, state)
+    else
+      E.zput(key, members[i], false)
+    end
+  end
+  handled = handled + #ids
+end
+
+-- Jobs that say themselves how long they are kept.
+local found = E.by_score(E.REMOVABLE, now, limit)
+local ids = {}
+for i, member in ipairs(found) do ids[i] = sub(member, 13) end
+remove_all(ids, found, E.REMOVABLE)
+
+local function ids_of(members, prefix)
+  local list = {}
+  for i, member in ipairs(members) do
+    local _, id_at = E.dec(member, #prefix + 25)
+    list[i] = sub(member, id_at)
+  end
+  return list
+end
+-- The oldest ended jobs of a queue in one state, those that keep themselves included.
+local function oldest(q, state, count)
+  local both = {}
+  for _, kept in ipairs({ '0', '1' }) do
+    local prefix = E.enc(q.id) .. state .. kept
+    for _, member in ipairs(E.lex(E.ENDED, '[' .. prefix, E.after_all(prefix), count)) do
+      both[#both + 1] = { sub(member, #prefix + 1), member }
+    end
+  end
+  table.sort(both, function(a, b) return a[1] < b[1] end)
+  local members = {}
+  for i = 1, min(count, #both) do members[i] = both[i][2] end
+  return members
+end
+for _ = 1, E.num() do
+  local name, state, age, count = E.arg(), E.arg(), E.opt(E.arg()), E.opt(E.arg())
+  local q = E.find_queue(name)
+  if q and handled < limit then
+    local over = count and max(q[state] - count, 0) or 0
+    if over > 0 then
+      local members = oldest(q, state, min(over, limit - handled))
+      remove_all(ids_of(members, E.enc(q.id) .. state .. '0'), members, E.ENDED, q.id, state)
+    end
+    if age and handled < limit then
+      local prefix = E.enc(q.id) .. state .. '0'
+      local members = E.lex(E.ENDED, '[' .. prefix, '[' .. prefix .. E.hex12(max(now - age, 0)) .. '~', limit - handled)
+      remove_all(ids_of(members, prefix), members, E.ENDED, q.id, state)
+    end
+  end
+end
+
+if handled < limit then
+  local keys = E.by_score(E.DEDUP_AT, now, limit - handled)
+  handled = handled + #keys
+  for _, key in ipairs(keys) do
+    local row = E.key_row(key)
+    if row and row.successor then
+      row.till = nil
+      E.put_key(key, row)
+    else
+      E.put_key(key, nil)
+    end
+  end
+end
+
+local edge = floor(now / 60000) - minutes_kept
+for _, q in ipairs(handled < limit and E.all_queues() or {}) do
+  local gone = 0
+  -- ends because: `gone` rises to the limit
+  while q.minute ~= 0 and q.minute < edge and gone < limit do
+    E.hput(E.MINUTES, q.id .. ':' .. E.int(q.minute), false)
+    q.minute = q.minute + 1
+    gone = gone + 1
+    E.touch_queue(q)
+  end
+end
+
+-- Memos and workers of whom nothing was heard: looked through a bit at a time.
+if handled < limit then
+  local cursor = call('HGET', META, 'memo_cursor') or '0'
+  local page = call('HSCAN', E.CLAIMS, cursor, 'COUNT', 100)
+  call('HSET', META, 'memo_cursor', page[1])
+  for i = 1, #page[2], 2 do
+    local field, text = page[2][i], page[2][i + 1]
+    local time = sub(field, 1, 1) == 'c' and match(text, '^%d+ %x+ %x+ (%S+)') or match(text, '^(%-?%d+)')
+    if now - (tonumber(time) or 0) > worker_ms then
+      E.hput(E.CLAIMS, field, false)
+      handled = handled + 1
+    end
+  end
+  local all = call('HGETALL', E.WORKERS)
+  for i = 1, #all, 2 do
+    local seen, ttl = match(all[i + 1], '^%-?%d+ (%-?%d+) (%d+)')
+    -- One that cannot be read says nothing to anybody, and is written anew by the next sign of life.
+    if not seen or now - tonumber(seen) > max(worker_ms, tonumber(ttl)) then
+      E.hput(E.WORKERS, all[i], false)
+      handled = handled + 1
+    end
+  end
+end
+
+-- Logs of jobs that are gone, as many lines as fit into one step.
+local lines_left = 20000
+-- ends because: every round takes an entry out, or uses up what is left
+while lines_left > 0 do
+  local entry = call('LINDEX', E.TRASH, 0)
+  if not entry then break end
+  local row, from, to = match(entry, '^(%x+) (%d+) (%d+)$')
+  from, to = row and E.upto(1e15, from) or 0, row and E.upto(1e15, to) or 0
+  -- No log is longer; one that says so would never come to its end.
+  if to - from > 200000 then to = from end
+  local last = min(to, from + lines_left)
+  local lines = {}
+  for k = from, last - 1 do lines[#lines + 1] = row .. ':' .. E.int(k) end
+  if #lines > 0 then E.many('HDEL', E.LOGS, lines) end
+  lines_left = lines_left - max(last - from, 1)
+  handled = handled + 1
+  if last < to then
+    call('LSET', E.TRASH, 0, row .. ' ' .. E.int(last) .. ' ' .. E.int(to))
+  else
+    call('LPOP', E.TRASH)
+  end
+end
+
+-- Those who wait and are gone: looked through a bit at a time.
+local waiting_at = call('HGET', META, 'idle_cursor') or '0'
+local waiting = call('HSCAN', E.IDLE, waiting_at, 'COUNT', 100)
+call('HSET', META, 'idle_cursor', waiting[1])
+for i = 1, #waiting[2], 2 do
+  local handle = match(waiting[2][i], '^[^/]+')
+  if not handle or E.publish(handle, 'here') == 0 then E.forget_idle(waiting[2][i]) end
+end
+
+E.finish()
+return handled

@@ -1,0 +1,142 @@
+-- Walks through the jobs of one queue and state in listing order: scheduled by time, ready by lane, group and place, active
+-- by age, ended by time.
+--
+-- KEYS    all of the store, in the one order
+-- ARGV    clock, bell prefix, publish command; queue, state, `1` to go backwards, the place to go on from or nothing, how many to
+--         look at, `1` for whole records (payloads included), lanes: `*` or a count and their numbers
+-- Answers `1` when there may be more, the last place, how many were looked at; then of each job in these lanes its id, record, life and failures
+-- Bounds  as many entries as it is told to look at; of active jobs all there are, which are never more than the slots of workers
+
+local name, state, backwards, after, limit, whole = E.arg(), E.arg(), E.arg() == '1', E.arg(), E.num(), E.arg() == '1'
+local wanted, lane_ids = nil, nil
+local count = E.arg()
+if count ~= '*' then
+  wanted, lane_ids = {}, {}
+  for i = 1, tonumber(count) do
+    lane_ids[i] = E.num()
+    wanted[lane_ids[i]] = true
+  end
+end
+local q = E.find_queue(name)
+if not q then return { '0', '', 0 } end
+
+-- One stretch of an index that begins with `prefix`.
+local function stretch(key, prefix, from, most)
+  local low, high = '[' .. prefix, E.after_all(prefix)
+  if from then
+    if backwards then high = '(' .. from else low = '(' .. from end
+  end
+  if backwards then return E.lex_back(key, high, low, most) end
+  return E.lex(key, low, high, most)
+end
+
+local found, more = {}, false
+local function walk_scheduled()
+  local prefix = E.enc(q.id)
+  local members = stretch(E.SCHED, prefix, after ~= '' and after or nil, limit)
+  more = #members == limit
+  for i, member in ipairs(members) do
+    local lane_id, id_at = E.dec(member, #prefix + 25)
+    found[i] = { member, sub(member, id_at), lane_id }
+  end
+end
+local function walk_ready()
+  local ids = lane_ids or E.lanes_of(q)
+  table.sort(ids)
+  local step, first, last = 1, 1, #ids
+  if backwards then step, first, last = -1, #ids, 1 end
+  local reached = after ~= '' and E.dec(after, 1) or nil
+  for i = first, last, step do
+    local id = ids[i]
+    local behind = reached and (backwards and id > reached or not backwards and id < reached)
+    if not behind and #found < limit then
+      local prefix = E.enc(id)
+      local members = stretch(READY, prefix, reached == id and after or nil, limit - #found)
+      for _, member in ipairs(members) do
+        local _, ord_at = E.dec(member, #prefix + 1)
+        found[#found + 1] = { member, sub(member, ord_at + 16), id }
+      end
+    end
+  end
+  more = #found == limit
+end
+local function walk_active()
+  if q.a == 0 then return end
+  local members = call('ZRANGE', E.LEASES, 0, -1)
+  table.sort(members)
+  local ids, kept = {}, {}
+  for _, member in ipairs(members) do
+    if after == '' or (backwards and member < after) or (not backwards and member > after) then
+      kept[#kept + 1] = member
+      ids[#ids + 1] = sub(member, 13)
+    end
+  end
+  local step, first, last = 1, 1, #kept
+  if backwards then step, first, last = -1, #kept, 1 end
+  for i = first, last, step do
+    if (i - first) % 500 == 0 then
+      local some = {}
+      for k = i, i + 499 * step, step do some[#some + 1] = ids[k] end
+      E.know(some)
+    end
+    local j = E.peek(ids[i])
+    -- One whose life cannot be read is shown where its record says.
+    if j and (j.queue and E.queue(j.queue) and j.queue or E.head(j) and j.head_queue) == q.id then
+      if #found == limit then
+        more = true
+        return
+      end
+      found[#found + 1] = { kept[i], ids[i], j.lane or j.head_lane }
+    end
+  end
+end
+local function walk_ended()
+  local both = {}
+  for _, kept in ipairs({ '0', '1' }) do
+    local prefix = E.enc(q.id) .. state .. kept
+    local members = stretch(E.ENDED, prefix, after ~= '' and prefix .. after or nil, limit)
+    for _, member in ipairs(members) do both[#both + 1] = { sub(member, #prefix + 1), member } end
+  end
+  table.sort(both, function(a, b)
+    if backwards then return a[1] > b[1] end
+    return a[1] < b[1]
+  end)
+  more = #both >= limit
+  for i = 1, min(limit, #both) do
+    local lane_id, id_at = E.dec(both[i][1], 25)
+    found[i] = { both[i][1], sub(both[i][1], id_at), lane_id }
+  end
+end
+
+if state == 's' then
+  walk_scheduled()
+elseif state == 'r' then
+  walk_ready()
+elseif state == 'a' then
+  walk_active()
+else
+  walk_ended()
+end
+
+local ids, notes, places = {}, {}, {}
+for _, item in ipairs(found) do
+  if not wanted or wanted[item[3]] then
+    ids[#ids + 1] = item[2]
+    notes[#notes + 1] = item[2] .. ':f'
+    places[#places + 1] = item[1]
+  end
+end
+local records, lives, failures = {}, E.hmget(LIFE, ids), E.hmget(E.EXTRA, notes)
+for from = 1, #ids, 16 do
+  -- A few at a time, because payloads may be large and are thrown away at once.
+  for i, record in ipairs(E.hmget(JOBS, { unpack(ids, from, min(from + 15, #ids)) })) do
+    if record and not whole then record = match(record, '^[^\n]*\n[^\n]*\n') or record end
+    records[from + i - 1] = record
+  end
+end
+local answer = { more and '1' or '0', found[#found] and found[#found][1] or after, #found }
+for i, id in ipairs(ids) do
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = places[i], id, records[i], lives[i], failures[i]
+end
+return answer

@@ -1,0 +1,182 @@
+//! What this process knows of queues and their lanes. Claims are planned by it, and records name lanes by number.
+//!
+//! Every queue has a version that rises with its lanes and settings. A claim carries the version that it was planned by,
+//! and the store answers `stale` when it is not the present one: so nothing depends on this being up to date.
+
+use crate::reply::{Items, number, odd};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use windlass_core::Result;
+use windlass_core::name::{Kind, Label, Labels, QueueName};
+use windlass_core::store::{ClaimRequest, QueueCounts, QueueSettings, QueueStatus};
+
+/// What `queues.lua` answers for each queue.
+const QUEUE_ITEMS: usize = 7;
+/// Between the kind and the labels of a lane; no name contains it.
+const BETWEEN: char = '\u{1f}';
+
+/// A lane: queue, kind and required labels.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) id: u64,
+    pub(crate) queue: QueueName,
+    pub(crate) kind: Kind,
+    pub(crate) labels: Labels,
+}
+
+/// A queue as it was when it was last looked at.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: u64,
+    pub(crate) version: String,
+    pub(crate) settings: QueueSettings,
+    /// As the store keeps them.
+    pub(crate) settings_text: String,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) counts: QueueCounts,
+    lanes_used: u32,
+}
+
+/// The kind and labels of a lane, as the store writes them.
+pub(crate) fn lane_key(kind: &Kind, labels: &Labels) -> String {
+    let mut key = kind.as_str().to_owned();
+    for label in labels.iter() {
+        key.push(BETWEEN);
+        key.push_str(label.as_str());
+    }
+    key
+}
+
+fn lane_of(queue: &QueueName, line: &str) -> Result<Arc<Lane>> {
+    let (id, key) = line.split_once(' ').ok_or_else(|| odd("a lane without a kind"))?;
+    let mut parts = key.split(BETWEEN);
+    let kind = Kind::new(parts.next().unwrap_or_default())?;
+    let labels = Labels::new(parts.map(Label::new).collect::<Result<Vec<_>>>()?);
+    Ok(Arc::new(Lane { id: number(id)?, queue: queue.clone(), kind, labels }))
+}
+
+/// The first line is for the scripts; the JSON behind it is what it was made of.
+pub(crate) fn settings_of(stored: &str) -> Result<QueueSettings> {
+    match stored.split_once('\n') {
+        Some((_, json)) => serde_json::from_str(json).map_err(|e| odd(&format!("settings: {e}"))),
+        None => Ok(QueueSettings::default()),
+    }
+}
+
+/// The text that the store keeps of settings.
+pub(crate) fn settings_text(settings: &QueueSettings) -> Result<String> {
+    let dash = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let wide = |number: Option<u32>| dash(number.map(u64::from));
+    let groups = &settings.groups;
+    let line = [
+        u8::from(settings.paused).to_string(),
+        wide(settings.cap),
+        wide(settings.rate.map(|rate| rate.limit)),
+        dash(settings.rate.map(|rate| rate.per_ms)),
+        dash(settings.len_max),
+        wide(groups.cap),
+        wide(groups.rate.map(|rate| rate.limit)),
+        dash(groups.rate.map(|rate| rate.per_ms)),
+        wide(groups.weight),
+    ];
+    let json = serde_json::to_string(settings).map_err(|e| odd(&format!("settings: {e}")))?;
+    Ok(format!("{}\n{json}", line.join(" ")))
+}
+
+/// The six counts at the head of a queue's state.
+fn counts_of(stored: &str) -> Result<QueueCounts> {
+    let mut parts = stored.split(' ');
+    let mut counts = [0; 6];
+    for count in &mut counts {
+        *count = number(parts.next().unwrap_or_default())?;
+    }
+    Ok(QueueCounts::from_array(counts))
+}
+
+/// A queue and its name, from the seven items that `queues.lua` answers for each.
+fn queue_of(items: &mut Items) -> Result<(QueueName, Arc<Queue>)> {
+    let id = items.number()?;
+    let name = QueueName::new(items.text()?)?;
+    let counts = counts_of(&items.text()?)?;
+    let settings_text = items.text()?;
+    let version = items.text()?;
+    let lanes = items.bytes()?;
+    // A line that cannot be read is no lane: jobs of the others go on.
+    let lanes = String::from_utf8_lossy(&lanes).lines().filter_map(|line| lane_of(&name, line).ok()).collect();
+    let lanes_used = u32::try_from(items.number()?).unwrap_or(u32::MAX);
+    let settings = settings_of(&settings_text)?;
+    Ok((name, Arc::new(Queue { id, version, settings, settings_text, lanes, counts, lanes_used })))
+}
+
+/// Queues by name, lanes by number.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queues: HashMap<QueueName, Arc<Queue>>,
+    lanes: HashMap<u64, Arc<Lane>>,
+}
+
+impl Directory {
+    /// Learns what `queues.lua` answered; answers it in the store's order.
+    pub(crate) fn learn(&self, mut items: Items) -> Result<Vec<(QueueName, Arc<Queue>)>> {
+        let mut all = Vec::new();
+        while items.left() > 0 {
+            let mut seven = items.take(QUEUE_ITEMS);
+            match queue_of(&mut seven) {
+                Ok(queue) => all.push(queue),
+                // One that cannot be read must not hide the others.
+                Err(error) => tracing::warn!(%error, "a queue cannot be read"),
+            }
+        }
+        let mut inner = self.inner.write();
+        for (name, queue) in &all {
+            for lane in &queue.lanes {
+                inner.lanes.insert(lane.id, Arc::clone(lane));
+            }
+            inner.queues.insert(name.clone(), Arc::clone(queue));
+        }
+        Ok(all)
+    }
+
+    /// These queues are not there.
+    pub(crate) fn forget(&self, names: &[QueueName]) {
+        let mut inner = self.inner.write();
+        for name in names {
+            inner.queues.remove(name);
+        }
+    }
+
+    pub(crate) fn queue(&self, name: &QueueName) -> Option<Arc<Queue>> {
+        self.inner.read().queues.get(name).cloned()
+    }
+
+    pub(crate) fn lane(&self, id: u64) -> Option<Arc<Lane>> {
+        self.inner.read().lanes.get(&id).cloned()
+    }
+
+    /// The lanes of a queue that a claim may take from, and the version it is planned by.
+    pub(crate) fn plan(&self, name: &QueueName, request: &ClaimRequest) -> (String, Vec<u64>) {
+        let Some(queue) = self.queue(name) else {
+            return ("-".to_owned(), Vec::new());
+        };
+        let fits = |lane: &&Arc<Lane>| {
+            request.kinds.contain(&lane.kind)
+                && lane.labels.is_subset_of(&request.labels)
+                && !queue.settings.paused_kinds.contains(&lane.kind)
+        };
+        let mut lanes: Vec<u64> = queue.lanes.iter().filter(fits).map(|lane| lane.id).collect();
+        lanes.sort_unstable();
+        (queue.version.clone(), lanes)
+    }
+}
+
+impl Queue {
+    pub(crate) fn status(&self, name: QueueName) -> QueueStatus {
+        QueueStatus { name, counts: self.counts, settings: self.settings.clone(), lanes: self.lanes_used }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the store keeps, container by container, and what of it should not have grown so.
+
+use super::ask::{ask_all, number};
+use super::{Depth, Finding, about, bytes};
+use crate::keys::NAMES;
+use crate::store::RedisStore;
+use windlass_core::Result;
+
+/// A container with more entries blocks the server noticeably when a cluster moves it, or somebody deletes it.
+const ENTRIES_MANY: u64 = 1_000_000;
+/// The feed forgets what is older than 100,000 events, in steps; an entry has one or more of them.
+const FEED_ENTRIES: u64 = 120_000;
+/// Logs of removed jobs that wait to be forgotten.
+const TRASH_ENTRIES: u64 = 10_000;
+/// So many log lines per job are many.
+const LOG_LINES: u64 = 50_000_000;
+/// So many of the largest are named.
+const NAMED: usize = 5;
+/// How far `MEMORY USAGE` looks: it estimates the rest.
+const SAMPLES: &str = "50";
+
+struct Container {
+    name: &'static str,
+    entries: u64,
+    bytes: Option<u64>,
+}
+
+/// How the entries of a container are counted.
+fn length_of(name: &str) -> &'static str {
+    match name {
+        "feed" => "XLEN",
+        "trash" => "LLEN",
+        "ready" | "ring" | "bells" | "scheduled" | "wake" | "leases" | "ended" | "removable" | "cancelling"
+        | "dedup_until" | "group_names" | "parked" | "ticks" => "ZCARD",
+        _ => "HLEN",
+    }
+}
+
+async fn containers(store: &RedisStore) -> Vec<Container> {
+    let keys = || store.caller.keys.all().iter().zip(NAMES);
+    let lengths: Vec<Vec<&str>> = keys().map(|(key, name)| vec![length_of(name), key.as_str()]).collect();
+    let usages: Vec<Vec<&str>> =
+        keys().map(|(key, _)| vec!["MEMORY", "USAGE", key.as_str(), "SAMPLES", SAMPLES]).collect();
+    let (lengths, usages) = (ask_all(&store.caller.link, &lengths).await, ask_all(&store.caller.link, &usages).await);
+    let rows = NAMES.into_iter().zip(lengths).zip(usages);
+    rows.map(|((name, length), usage)| Container {
+        name,
+        entries: length.as_ref().and_then(number).unwrap_or(0),
+        // A key that is not there is answered nothing.
+        bytes: usage.map(|usage| number(&usage).unwrap_or(0)),
+    })
+    .collect()
+}
+
+pub(super) async fn look(store: &RedisStore, depth: Depth, findings: &mut Vec<Finding>) -> Result<()> {
+    let all = containers(store).await;
+    let prefix = &store.options().prefix;
+    if all.iter().all(|one| one.entries == 0) {
+        findings.push(Finding::info("prefix", format!("nothing is stored under the prefix `{prefix}`")).hint(
+            "check prefix= and the database number in the URL; the first `windlass enqueue` makes what is needed",
+        ));
+        return Ok(());
+    }
+    findings.push(summary(prefix, &all));
+    growth(&all, findings);
+    super::orphans::retention(store, findings).await?;
+    let seen = super::orphans::records(store, depth, findings).await?;
+    if let Some(ms) = seen {
+        findings.push(Finding::info("age", format!("the oldest job that has not ended was made {} ago", about(ms))));
+    }
+    Ok(())
+}
+
+fn entries(number: u64) -> String {
+    if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
+}
+
+fn summary(prefix: &str, all: &[Container]) -> Finding {
+    let mut largest: Vec<&Container> = all.iter().filter(|one| one.entries > 0).collect();
+    largest.sort_by_key(|one| std::cmp::Reverse((one.bytes, one.entries)));
+    let named = largest.iter().take(NAMED).map(|one| match one.bytes {
+        Some(size) => format!("{} {} ({})", one.name, bytes(size), entries(one.entries)),
+        None => format!("{} ({})", one.name, entries(one.entries)),
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let total: u64 = all.iter().filter_map(|one| one.bytes).sum();
+    if all.iter().all(|one| one.bytes.is_none()) {
+        return Finding::info("size", format!("`{prefix}` holds {named}; its bytes are not known"))
+            .hint("grant +memory|usage to the user");
+    }
+    Finding::ok("size", format!("`{prefix}` holds about {}: {named}", bytes(total)))
+}
+
+fn growth(all: &[Container], findings: &mut Vec<Finding>) {
+    for one in all.iter().filter(|one| one.entries > ENTRIES_MANY) {
+        findings
+            .push(Finding::warning("big", format!("`{}` has {} entries", one.name, one.entries)).hint(
+                "on a cluster, moving it blocks its node for seconds: several stores (prefixes) keep each small",
+            ));
+    }
+    let entries = |name: &str| all.iter().find(|one| one.name == name).map_or(0, |one| one.entries);
+    for (name, most, hint) in [
+        ("feed", FEED_ENTRIES, "it is cut when something is written; if it stays, report it"),
+        ("trash", TRASH_ENTRIES, "maintenance empties it: does any worker run?"),
+        ("logs", LOG_LINES, "keep ended jobs for less long, or log less: windlass queues set --help"),
+    ] {
+        if entries(name) > most {
+            let text = format!("`{name}` has {} entries, more than {most}", entries(name));
+            findings.push(Finding::warning("growth", text).hint(hint));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_grown_too_far_is_named() {
+        let of = |name, entries| Container { name, entries, bytes: None };
+        let mut findings = Vec::new();
+        growth(&[of("feed", 120_000), of("trash", 10_000), of("jobs", 1_000_000)], &mut findings);
+        assert_eq!(findings, []);
+        growth(&[of("feed", 120_001), of("trash", 10_001), of("jobs", 1_000_001)], &mut findings);
+        let checks: Vec<_> = findings.iter().map(|one| one.check).collect();
+        assert_eq!(checks, ["big", "growth", "growth"], "{findings:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The keys of a store: all there are, in the one order in which every script has them.
+//!
+//! All carry one hash tag, so that on a cluster a store lives in one slot and every step is atomic. There is no key per job,
+//! per queue or per group: while a slot moves, Redis stops a script half-way that meets a key it did not declare.
+
+/// How many there are.
+pub(crate) const COUNT: usize = 28;
+
+/// What the keys hold, in the order of the scripts (`lua/lib/base.lua`).
+pub(crate) const NAMES: [&str; COUNT] = [
+    "meta",
+    "jobs",
+    "ready",
+    "ring",
+    "groups",
+    "minutes",
+    "feed",
+    "bells",
+    "idle",
+    "life",
+    "scheduled",
+    "wake",
+    "leases",
+    "claims",
+    "extra",
+    "ended",
+    "watch",
+    "removable",
+    "cancelling",
+    "dedup",
+    "dedup_until",
+    "group_names",
+    "parked",
+    "logs",
+    "trash",
+    "workers",
+    "schedules",
+    "ticks",
+];
+
+/// The first of them are all that enqueuing plain jobs touches.
+pub(crate) const PLAIN: usize = 10;
+
+/// The keys of one store.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    all: [String; COUNT],
+    bell: String,
+    timekeeper: String,
+}
+
+impl Keys {
+    /// Those under a prefix, which has been checked: it has no braces.
+    pub(crate) fn new(prefix: &str) -> Self {
+        let key = |name: &str| format!("{{{prefix}}}:{name}");
+        Self { all: NAMES.map(key), bell: key("bell:"), timekeeper: key("timekeeper") }
+    }
+
+    /// All.
+    pub(crate) fn all(&self) -> &[String] {
+        &self.all
+    }
+
+    /// Those that enqueuing plain jobs touches.
+    pub(crate) fn plain(&self) -> &[String] {
+        &self.all[..PLAIN]
+    }
+
+    /// That of counters, queues and lanes.
+    pub(crate) fn meta(&self) -> &str {
+        &self.all[0]
+    }
+
+    /// The feed's.
+    pub(crate) fn feed(&self) -> &str {
+        &self.all[6]
+    }
+
+    /// That of the workers.
+    pub(crate) fn workers(&self) -> &str {
+        &self.all[25]
+    }
+
+    /// That of the schedules.
+    pub(crate) fn schedules(&self) -> &str {
+        &self.all[26]
+    }
+
+    /// Who looks after what time brings, for as long as it lives. No script touches it.
+    pub(crate) fn timekeeper(&self) -> &str {
+        &self.timekeeper
+    }
+
+    /// How the channels of bells begin.
+    pub(crate) fn bell(&self) -> &str {
+        &self.bell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_key_and_channel_has_the_hash_tag_of_the_store_and_no_two_are_the_same() {
+        let keys = Keys::new("shop");
+        assert!(keys.all().iter().all(|key| key.starts_with("{shop}:")));
+        assert!(keys.bell().starts_with("{shop}:"));
+        assert_eq!(keys.all().iter().collect::<BTreeSet<_>>().len(), COUNT);
+        assert_eq!((keys.meta(), keys.feed()), ("{shop}:meta", "{shop}:feed"));
+        assert_eq!((keys.workers(), keys.schedules()), ("{shop}:workers", "{shop}:schedules"));
+        assert_eq!(keys.plain().len(), PLAIN);
+    }
+
+    #[test]
+    fn the_scripts_name_as_many_keys_in_the_same_order() {
+        let base = include_str!("../lua/lib/base.lua");
+        for (i, _) in NAMES.iter().enumerate() {
+            assert!(base.contains(&format!("KEYS[{}]", i + 1)), "key {}", i + 1);
+        }
+        assert!(!base.contains(&format!("KEYS[{}]", COUNT + 1)));
+    }
+}

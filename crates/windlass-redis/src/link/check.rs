@@ -1,0 +1,116 @@
+//! Whether a server is one that a store can live on, by its own account of itself.
+
+use crate::error::{incompatible, unavailable};
+use crate::options::{Options, Topology};
+use windlass_core::Error;
+
+/// The oldest major version that has what the scripts need.
+const MAJOR_MIN: u32 = 7;
+
+/// What to do with a server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ready,
+    /// It reads its data from the disk: in a while.
+    Loading,
+    Refused(Error),
+}
+
+/// Judges by the text of `INFO`, which is allowed more often than `CONFIG GET`.
+pub(super) fn judge(info: &str, options: &Options) -> Verdict {
+    let field =
+        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end);
+    let version = field("redis_version").unwrap_or("unknown");
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < MAJOR_MIN) {
+        return Verdict::Refused(incompatible(format!(
+            "the server's version is {version}; Redis 7.0 or later is needed"
+        )));
+    }
+    if field("loading") == Some("1") {
+        return Verdict::Loading;
+    }
+    if let Some(error) = wrong_role(&field, &options.topology) {
+        return Verdict::Refused(error);
+    }
+    match field("maxmemory_policy") {
+        Some(policy) if policy != "noeviction" && !options.allow_eviction => Verdict::Refused(incompatible(format!(
+            "the server may throw away jobs when its memory is full: its maxmemory-policy is {policy}; set it to noeviction, \
+             or write allow_eviction=true if losing jobs does not matter"
+        ))),
+        _ => Verdict::Ready,
+    }
+}
+
+fn wrong_role<'a>(field: &impl Fn(&str) -> Option<&'a str>, topology: &Topology) -> Option<Error> {
+    let is_cluster = field("cluster_enabled") == Some("1");
+    let is_replica = field("role").is_some_and(|role| role != "master");
+    match topology {
+        Topology::Single { .. } if is_cluster => {
+            Some(incompatible("the server is a node of a cluster; write redis+cluster://host:port"))
+        }
+        Topology::Cluster { .. } if !is_cluster => {
+            Some(incompatible("the server is not part of a cluster; write redis://host:port"))
+        }
+        Topology::Single { .. } if is_replica => {
+            let primary = match (field("master_host"), field("master_port")) {
+                (Some(host), Some(port)) => format!(" of {host}:{port}"),
+                _ => String::new(),
+            };
+            Some(incompatible(format!(
+                "the server is a replica{primary}, which takes no jobs; write the primary's address"
+            )))
+        }
+        // Those who sent us there do not know yet that it was replaced.
+        Topology::Sentinel { .. } | Topology::Cluster { .. } if is_replica => {
+            Some(unavailable("the server is a replica (now); the primary is asked for again"))
+        }
+        Topology::Single { .. } | Topology::Sentinel { .. } | Topology::Cluster { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Node;
+
+    fn info(version: &str, rest: &str) -> String {
+        format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n# Memory\r\n{rest}\r\n")
+    }
+
+    fn refusal(info: &str, options: &Options) -> String {
+        match judge(info, options) {
+            Verdict::Refused(error) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn servers_that_fit() {
+        let options = Options::single("h", 1);
+        let ready = "role:master\r\nloading:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0";
+        assert_eq!(judge(&info("7.0.15", ready), &options), Verdict::Ready);
+        assert_eq!(judge(&info("255.255.255", ready), &options), Verdict::Ready);
+        assert_eq!(judge(&info("7.0.15", "loading:1\r\nrole:master"), &options), Verdict::Loading);
+        // A service that hides its memory settings is believed.
+        assert_eq!(judge(&info("7.0.15", "role:master"), &options), Verdict::Ready);
+    }
+
+    #[test]
+    fn servers_that_do_not_fit_say_what_to_do() {
+        let mut options = Options::single("h", 1);
+        assert!(refusal(&info("6.2.14", "role:master"), &options).contains("7.0 or later"));
+        assert!(refusal("nonsense", &options).contains("7.0 or later"));
+        let replica = info("7.0.15", "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379");
+        assert!(refusal(&replica, &options).contains("10.0.0.1:6379"));
+        let evicts = info("7.0.15", "role:master\r\nmaxmemory_policy:allkeys-lru");
+        assert!(refusal(&evicts, &options).contains("allow_eviction=true"));
+        assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:1"), &options).contains("redis+cluster://"));
+        options.allow_eviction = true;
+        assert_eq!(judge(&evicts, &options), Verdict::Ready);
+        options.topology = Topology::Cluster { nodes: vec![Node::new("h", 1)] };
+        assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:0"), &options).contains("redis://"));
+        let demoted = info("7.0.15", "role:slave\r\ncluster_enabled:1");
+        assert!(matches!(judge(&demoted, &options), Verdict::Refused(Error::Unavailable { .. })));
+    }
+}

@@ -1,0 +1,242 @@
+//! Makes connections: finds the server, opens a connection to it, and sees that a store can live there.
+//! Runs on the connections' thread; the caller bounds the time.
+
+use super::check::{Verdict, judge};
+use super::find;
+use super::{Conn, Script, Shared};
+use crate::error::{self, incompatible, unavailable};
+use crate::keys::Keys;
+use crate::options::{Node, Secret, Tls};
+use crate::scripts;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisConnectionInfo, RedisError, TlsCertificates, Value,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use windlass_core::{Error, Result};
+
+/// How many calls may wait for the socket, beyond those that are in its buffers.
+const CALLS_QUEUED_MAX: usize = 4096;
+/// How much is written before the socket is waited for: many small calls in one write.
+const WRITE_BYTES: usize = 1 << 20;
+/// How often a server is asked whether it has loaded its data.
+const LOADING_PAUSE: Duration = Duration::from_millis(100);
+
+/// What takes the messages that come unasked.
+pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
+
+/// Whom to be at a server.
+pub(super) struct Login<'a> {
+    pub(super) username: Option<&'a str>,
+    pub(super) password: Option<&'a Secret>,
+    pub(super) db: u32,
+}
+
+/// Connects to the server that the store lives on, wherever it is now; or to one node. A connection that takes messages
+/// makes no calls.
+pub(super) async fn dial(shared: &Shared, fixed: Option<&Node>, on_push: Option<OnPush>) -> Result<Conn> {
+    let scripts = if on_push.is_some() { &[] } else { shared.scripts };
+    let dialed = async {
+        let conn = match (&shared.own, fixed) {
+            (Some(client), _) => open(client, own_node(client), on_push).await?,
+            (None, Some(node)) => dial_node(shared, node.clone(), on_push).await?,
+            (None, None) => dial_node(shared, find::find(shared).await?, on_push).await?,
+        };
+        greet(shared, &conn, scripts).await?;
+        Ok(conn)
+    };
+    dialed.await.map_err(|error| shared.scrub(error))
+}
+
+async fn dial_node(shared: &Shared, node: Node, on_push: Option<OnPush>) -> Result<Conn> {
+    let options = &shared.options;
+    let login = Login {
+        username: options.username.as_deref(),
+        password: options.password.as_ref(),
+        db: find::db(&options.topology),
+    };
+    open(&client(&node, &login, options.tls.as_ref())?, node, on_push).await
+}
+
+/// A client for a node.
+pub(super) fn client(node: &Node, login: &Login<'_>, tls: Option<&Tls>) -> Result<Client> {
+    let (host, port) = (node.host.clone(), node.port);
+    if tls.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
+        // The library panics without one. If another part of the program was quicker, its choice is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let addr = match tls {
+        None => ConnectionAddr::Tcp(host, port),
+        Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    };
+    let mut settings = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("windlass", env!("CARGO_PKG_VERSION"))
+        .set_db(i64::from(login.db));
+    if let Some(username) = login.username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = login.password {
+        settings = settings.set_password(password.reveal());
+    }
+    let wrong = |error: RedisError| connect_error(node, &error);
+    let info = addr.into_connection_info().map_err(wrong)?.set_tcp_settings(tcp()).set_redis_settings(settings);
+    match tls.and_then(|tls| tls.ca.as_ref()) {
+        None => Client::open(info).map_err(wrong),
+        Some(file) => {
+            let pem = std::fs::read(file).map_err(|error| {
+                Error::invalid("store", format!("the authority's file {} cannot be read: {error}", file.display()))
+            })?;
+            let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+            Client::build_with_tls(info, certificates).map_err(|error| {
+                Error::invalid("store", format!("{} holds no certificates in PEM form: {error}", file.display()))
+            })
+        }
+    }
+}
+
+/// The user's own client, as it is but for the protocol, which we depend on.
+pub(super) fn own(client: &Client) -> Result<Client> {
+    let info: ConnectionInfo = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Client::open(info.set_redis_settings(settings)).map_err(|error| connect_error(&own_node(client), &error))
+}
+
+fn own_node(client: &Client) -> Node {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Node::new(host.clone(), *port),
+        other => Node::new(other.to_string(), 0),
+    }
+}
+
+fn tcp() -> TcpSettings {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
+}
+
+/// Opens a connection and lets the server know us.
+pub(super) async fn open(client: &Client, node: Node, on_push: Option<OnPush>) -> Result<Conn> {
+    let dead = Arc::new(AtomicBool::new(false));
+    let notice = Arc::clone(&dead);
+    // Waits are bounded by the callers, on their own terms.
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(CALLS_QUEUED_MAX)
+        .set_write_backpressure_boundary(WRITE_BYTES)
+        .set_push_sender(move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                notice.store(true, Ordering::Release);
+            }
+            if let Some(on_push) = &on_push {
+                on_push(push);
+            }
+            Ok::<(), ()>(())
+        });
+    match client.get_multiplexed_async_connection_with_config(&config).await {
+        Ok(mux) => Ok(Conn { mux, dead, node: Arc::new(node) }),
+        Err(error) => Err(connect_error(&node, &error)),
+    }
+}
+
+/// Sees that a store can live there, and leaves our scripts.
+async fn greet(shared: &Shared, conn: &Conn, scripts: &[Script]) -> Result<()> {
+    let mut mux = conn.mux.clone();
+    loop {
+        let mut hello = redis::pipe();
+        hello.cmd("INFO").cmd("HGET").arg(Keys::new(&shared.options.prefix).meta()).arg("layout");
+        hello.cmd("SCRIPT").arg("EXISTS").arg("none");
+        for script in scripts {
+            hello.arg(script.sha());
+        }
+        let answers =
+            mux.send_packed_commands(&hello, 0, 3).await.map_err(|error| connect_error(&conn.node, &error))?;
+        let mut answers = answers.into_iter();
+        let info = text(answers.next().unwrap_or(Value::Nil))?;
+        match judge(&info, &shared.options) {
+            Verdict::Ready => {
+                check_layout(answers.next())?;
+                return leave_scripts(conn, scripts, answers.next()).await;
+            }
+            Verdict::Loading => tokio::time::sleep(LOADING_PAUSE).await,
+            Verdict::Refused(error) => return Err(error),
+        }
+    }
+}
+
+/// Leaves the scripts that the server does not have: all together they are a megabyte, and most connections are not the
+/// first. `known` answers for each, after one that nobody has.
+async fn leave_scripts(conn: &Conn, scripts: &[Script], known: Option<Value>) -> Result<()> {
+    let known = if let Some(Value::Array(known)) = known { known } else { Vec::new() };
+    let is_known = |at: usize| matches!(known.get(at + 1), Some(Value::Int(1)));
+    let mut load = redis::pipe();
+    let mut count = 0;
+    for (_, script) in scripts.iter().enumerate().filter(|(at, _)| !is_known(*at)) {
+        load.add_command(script.load());
+        count += 1;
+    }
+    if count > 0 {
+        // One that could not be left is left again when it is called, and the call tells what is wrong.
+        let mut mux = conn.mux.clone();
+        mux.send_packed_commands(&load, 0, count).await.map_err(|error| connect_error(&conn.node, &error))?;
+    }
+    Ok(())
+}
+
+/// Refuses a store of a newer version. One that says nothing is new, or is told by another node or at the first call.
+fn check_layout(answer: Option<Value>) -> Result<()> {
+    let Some(Value::BulkString(layout)) = answer else { return Ok(()) };
+    let layout = String::from_utf8_lossy(&layout);
+    match layout.parse::<u32>() {
+        Ok(number) if number > scripts::LAYOUT => Err(error::newer_layout(&layout)),
+        _ => Ok(()),
+    }
+}
+
+/// A text, in whichever of its forms.
+pub(super) fn text(value: Value) -> Result<String> {
+    match value {
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Ok(text),
+        Value::ServerError(error) => Err(error::read(error.code(), error.details().unwrap_or("")).into_error()),
+        _ => Err(incompatible("the server does not tell about itself")),
+    }
+}
+
+/// Sends one command on a connection that nobody else has yet.
+pub(super) async fn ask(mux: &mut MultiplexedConnection, cmd: &redis::Cmd, node: &Node) -> Result<Value> {
+    match mux.send_packed_command(cmd).await {
+        Ok(Value::ServerError(error)) => Err(error::read(error.code(), error.details().unwrap_or("")).into_error()),
+        Ok(value) => Ok(value),
+        Err(error) => Err(connect_error(node, &error)),
+    }
+}
+
+/// Why there is no connection. Nothing was applied: there was no call yet.
+pub(super) fn connect_error(node: &Node, error: &RedisError) -> Error {
+    if let Some(code) = error.code() {
+        return error::read(code, error.detail().unwrap_or("")).into_error();
+    }
+    let said = error.to_string();
+    if said.contains("certificate") {
+        return Error::invalid(
+            "store",
+            format!(
+                "{node} is not trusted ({said}); name its authority's file with tls_ca=FILE, and use the host name that \
+                     its certificate has"
+            ),
+        );
+    }
+    match error.kind() {
+        redis::ErrorKind::RESP3NotSupported => incompatible(format!("{node} is too old; Redis 7.0 or later is needed")),
+        redis::ErrorKind::AuthenticationFailed => {
+            Error::invalid("store", format!("{node} does not accept the user or the password"))
+        }
+        _ => unavailable(format!("no connection to {node}: {said}")),
+    }
+}

@@ -1,0 +1,220 @@
+//! The way to the server. The only module that names the `redis` crate.
+//!
+//! A [`Link`] holds one connection on which all calls are under way at once (`Wire`), made by the first call and made
+//! again by the next call after it broke. A store lives in one slot, so on a cluster, too, one connection to the slot's
+//! owner is enough; whoever the owner is, is asked again when it is gone or sends us elsewhere. What may have been applied
+//! is never sent a second time: a call whose connection breaks is answered `Unknown`, and its author, who knows its ids,
+//! repeats it. Sent again are only calls that a server has refused as a whole (NOSCRIPT, MOVED, ASK, TRYAGAIN, READONLY,
+//! CLUSTERDOWN), for a bounded number of times.
+//!
+//! All I/O happens on a thread of its own (`home.rs` says why).
+
+mod blocking;
+mod check;
+mod command;
+mod dial;
+mod exchange;
+mod find;
+mod home;
+mod slot;
+mod subscribe;
+mod switch;
+mod wire;
+
+pub use blocking::Blocking;
+pub use command::{Call, Command, Script};
+pub use redis::Value;
+pub use slot::slot_of;
+pub use subscribe::{Event, Subscription};
+
+use crate::error::unknown;
+use crate::options::{Node, Options};
+use exchange::{Answers, What};
+use home::{At, Home};
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use windlass_core::random::StrongRandom;
+use windlass_core::{Error, Result};
+use wire::Wire;
+
+/// How many connections calls share that wait for replicas: while one waits, the server reads nothing else from it.
+const DURABLE_WIRES: usize = 4;
+
+/// What all parts of a link, and the tasks on its thread, have in common.
+pub(crate) struct Shared {
+    options: Options,
+    scripts: &'static [Script],
+    /// The user's own client, instead of one made from the options.
+    own: Option<redis::Client>,
+    at: At,
+    random: StrongRandom,
+    slot: u16,
+    /// Where a node of the cluster, or a Sentinel, has just sent us.
+    told: Mutex<Option<Node>>,
+    /// The primary that the last switch of the Sentinels went to.
+    switched: Mutex<Option<Node>>,
+    /// The primaries of the cluster, as far as they were ever heard of.
+    known: Mutex<Vec<Node>>,
+}
+
+impl Shared {
+    /// The error without our secrets.
+    fn scrub(&self, error: Error) -> Error {
+        let clean = |text: String| self.options.scrub(text);
+        match error {
+            Error::Unavailable { reason } => Error::Unavailable { reason: clean(reason) },
+            Error::Invalid { field, reason } => Error::Invalid { field, reason: clean(reason) },
+            Error::Incompatible { what } => Error::Incompatible { what: clean(what) },
+            Error::Corrupt { what } => Error::Corrupt { what: clean(what) },
+            other => other,
+        }
+    }
+}
+
+/// A connection, as its users have it.
+#[derive(Clone)]
+pub(crate) struct Conn {
+    mux: MultiplexedConnection,
+    dead: Arc<AtomicBool>,
+    node: Arc<Node>,
+}
+
+impl Conn {
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.dead, &other.dead)
+    }
+}
+
+/// The way to the server; cheap to clone.
+#[derive(Clone)]
+pub struct Link(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    calls: Wire,
+    durable: [Wire; DURABLE_WIRES],
+    next_durable: AtomicUsize,
+    /// The node that takes over our slot, while it does.
+    importer: Mutex<Option<Arc<Wire>>>,
+    // Last, so that it is dropped last: it ends the thread.
+    home: Home,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("options", &self.0.shared.options).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A link that connects when it is first used. The scripts are left at the server with every connection.
+    pub fn open(options: Options, scripts: &'static [Script]) -> Result<Self> {
+        Self::build(options, scripts, None)
+    }
+
+    /// A link over the user's own client for a single server, who sees to addresses, encryption and passwords. The
+    /// options' prefix, timeouts and `allow_eviction` apply, their topology, user and encryption do not.
+    pub fn from_client(client: &redis::Client, options: Options, scripts: &'static [Script]) -> Result<Self> {
+        let own = dial::own(client)?;
+        Self::build(options, scripts, Some(own))
+    }
+
+    fn build(options: Options, scripts: &'static [Script], own: Option<redis::Client>) -> Result<Self> {
+        options.validate()?;
+        let home = Home::new()?;
+        let shared = Arc::new(Shared {
+            slot: slot_of(&options.prefix),
+            options,
+            scripts,
+            own,
+            at: home.at(),
+            random: StrongRandom::from_system(),
+            told: Mutex::default(),
+            switched: Mutex::default(),
+            known: Mutex::default(),
+        });
+        Ok(Self(Arc::new(Inner {
+            calls: Wire::new(Arc::clone(&shared)),
+            durable: std::array::from_fn(|_| Wire::new(Arc::clone(&shared))),
+            next_durable: AtomicUsize::new(0),
+            importer: Mutex::default(),
+            shared,
+            home,
+        })))
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &Options {
+        &self.0.shared.options
+    }
+
+    /// The slot of the store's keys.
+    pub fn slot(&self) -> u16 {
+        self.0.shared.slot
+    }
+
+    /// Runs a script.
+    pub async fn call(&self, call: &Call<'_>) -> Result<Value> {
+        let limit = self.options().response_timeout;
+        Ok(self.0.run(&self.0.calls, What::Script(call), None, limit).await?.main)
+    }
+
+    /// Runs a script, and waits until as many replicas have its changes as the options say; without `wait_replicas` it is
+    /// [`Link::call`]. `Unknown` when too few have them: the primary has.
+    pub async fn durable_call(&self, call: &Call<'_>) -> Result<Value> {
+        let Some(wanted) = self.options().wait_replicas else { return self.call(call).await };
+        let limit = self.options().response_timeout;
+        // So that it is the server who says that it took too long, and how far it came.
+        let wait_ms = (limit * 3 / 4).as_millis().max(1);
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(wanted).arg(wait_ms.to_string());
+        let at = self.0.next_durable.fetch_add(1, Ordering::Relaxed) % DURABLE_WIRES;
+        let Answers { main, tail } = self.0.run(&self.0.durable[at], What::Script(call), Some(&wait), limit).await?;
+        match tail {
+            Some(Value::Int(got)) if got >= i64::from(wanted) => Ok(main),
+            Some(Value::Int(got)) => {
+                Err(unknown(format!("{got} of {wanted} replicas confirmed the change within {wait_ms} ms")))
+            }
+            _ => Err(unknown("the server does not say which replicas have the change")),
+        }
+    }
+
+    /// Sends a command.
+    pub async fn command(&self, command: &Command) -> Result<Value> {
+        let limit = self.options().response_timeout;
+        Ok(self.0.run(&self.0.calls, What::Plain(&command.0), None, limit).await?.main)
+    }
+
+    /// Sends commands together; each has its own answer. They are not redirected: for what concerns the server.
+    pub async fn commands(&self, commands: &[Command]) -> Result<Vec<Result<Value>>> {
+        self.0.send_all(commands).await
+    }
+
+    /// A connection of its own for a command that waits at the server.
+    pub fn blocking(&self) -> Blocking {
+        Blocking::new(self.clone())
+    }
+
+    /// The messages of a channel, from now until the subscription is dropped. On a cluster the channel's name must have
+    /// the hash tag of the store.
+    pub fn subscribe(&self, channel: impl Into<String>) -> Subscription {
+        Subscription::new(self.clone(), channel.into())
+    }
+
+    fn at(&self) -> At {
+        self.0.home.at()
+    }
+}
+
+/// The time to wait before the turn with this number.
+fn pause(turn: u32) -> Duration {
+    Duration::from_millis(10).saturating_mul(1 << turn.min(5))
+}

@@ -1,0 +1,183 @@
+//! Changing jobs, one by one and by what they have in common.
+
+use super::RedisStore;
+use super::list::{Cursor, Hunt, question};
+use crate::directory::settings_text;
+use crate::record::{due_text, escape, payload_text};
+use crate::reply::{Items, illegal, odd, one, state, state_letter};
+use crate::scripts::AT;
+use windlass_core::engine::Effects;
+use windlass_core::id::{JobId, Token};
+use windlass_core::job::State;
+use windlass_core::name::QueueName;
+use windlass_core::store::{
+    Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, FeedEvent, Filter, Setting, check_batch,
+};
+use windlass_core::{Error, Result};
+
+/// How a script is to take its changes.
+#[derive(Clone, Copy)]
+struct Mode<'s> {
+    /// The states that they may find a job in; `None` for any. What a bulk change has found may have changed since.
+    states: Option<&'s [State]>,
+    /// Active jobs are removed, too.
+    force: bool,
+}
+
+impl Mode<'_> {
+    /// Each for itself.
+    const ONE: Self = Self { states: None, force: false };
+}
+
+impl RedisStore {
+    pub(super) async fn change_jobs(&self, changes: Vec<Change>) -> Result<Vec<Result<Changed>>> {
+        check_batch(changes.len())?;
+        let checks: Vec<Result<()>> = changes.iter().map(|change| change.op.check()).collect();
+        let sound = changes.iter().zip(&checks).filter(|(_, check)| check.is_ok());
+        let asked: Vec<(JobId, &str, Vec<u8>)> = sound.map(|(change, _)| asked(change)).collect();
+        let mut answers = self.apply(Mode::ONE, &asked).await?.into_iter();
+        let answer = |(check, change): (Result<()>, &Change)| {
+            check.and_then(|()| changed(&answers.next().unwrap_or_default(), change.id))
+        };
+        Ok(checks.into_iter().zip(&changes).map(answer).collect())
+    }
+
+    /// Sets jobs aside whose records turned out to be unreadable after they were leased.
+    pub(super) async fn set_aside(&self, jobs: Vec<(JobId, Token, String)>) -> Result<()> {
+        let argument = |token: Token, why: &str| format!("{token} {}", escape(why)).into_bytes();
+        let asked: Vec<_> = jobs.iter().map(|(id, token, why)| (*id, "set_aside", argument(*token, why))).collect();
+        self.apply(Mode::ONE, &asked).await.map(drop)
+    }
+
+    /// Applies changes in one step; answers the script's word for each.
+    async fn apply(&self, mode: Mode<'_>, asked: &[(JobId, &str, Vec<u8>)]) -> Result<Vec<String>> {
+        let mut call = self.caller.script(AT.change);
+        match mode.states {
+            Some(states) => call.arg(states.iter().map(|state| state_letter(*state)).collect::<String>()),
+            None => call.arg("*"),
+        };
+        call.arg(if mode.force { "force" } else { "" });
+        call.arg_fmt(asked.len());
+        for (id, op, argument) in asked {
+            call.arg_fmt(id).arg(op).arg(argument);
+        }
+        let mut items = Items::of(self.caller.run_durably(call).await?)?;
+        let answers = asked.iter().map(|_| items.text()).collect::<Result<Vec<_>>>()?;
+        let mut effects = Effects::default();
+        for ((id, ..), answer) in asked.iter().zip(&answers) {
+            if matches!(answer.as_str(), "ok -" | "ok S" | "ok F" | "ok C") {
+                effects.ended.push(*id);
+            }
+        }
+        self.caller.signals.announce(&effects);
+        Ok(answers)
+    }
+
+    pub(super) async fn change_matching(&self, request: ChangeMany) -> Result<ChangedMany> {
+        let name = request.check()?;
+        let question = question(&request.filter, request.op);
+        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        if let ChangeManyOp::Obliterate { force } = request.op {
+            return self.obliterate(&name, force, request.max as usize, &question).await;
+        }
+        let only = request.filter.state.map(|state| [state]);
+        let mode = Mode { states: Some(only.as_ref().map_or(request.op.states(), |only| only)), force: false };
+        let mut hunt = Hunt::new(request.filter, false, cursor).in_states(request.op.states());
+        let mut found = Vec::new();
+        let end = self
+            .hunt(&mut hunt, request.max as usize, |job| {
+                found.push((job.id, job.life.cancel_requested, job.life.is_quarantined(), job.is_held()));
+                true
+            })
+            .await?;
+        let mut asked = Vec::new();
+        for (id, cancelled, quarantined, held) in found {
+            match request.op {
+                ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. } => asked.push((id, "remove", Vec::new())),
+                ChangeManyOp::Clean { older_than_ms } => {
+                    asked.push((id, "clean", older_than_ms.to_string().into_bytes()));
+                }
+                ChangeManyOp::RetryFailed if !quarantined => asked.push((id, "retry", b"-".to_vec())),
+                ChangeManyOp::PromoteAll if !held => asked.push((id, "promote", Vec::new())),
+                ChangeManyOp::CancelAll if !cancelled => asked.push((id, "cancel", Vec::new())),
+                ChangeManyOp::RetryFailed | ChangeManyOp::PromoteAll | ChangeManyOp::CancelAll => {}
+            }
+        }
+        let answers = if asked.is_empty() { Vec::new() } else { self.apply(mode, &asked).await? };
+        let changed = answers.iter().filter(|answer| answer.starts_with("ok ")).count() as u64;
+        Ok(ChangedMany { changed, cursor: end.map(|cursor| cursor.encode(&question)) })
+    }
+
+    async fn obliterate(&self, name: &QueueName, force: bool, max: usize, question: &str) -> Result<ChangedMany> {
+        match self.obliteration(name, "begin", force).await?.split_once(' ') {
+            Some(("active", count)) => {
+                let reason =
+                    format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
+                return Err(Error::invalid("force", reason));
+            }
+            Some((other, _)) => return Err(odd(other)),
+            None => {}
+        }
+        let mut found = Vec::new();
+        let mut hunt = Hunt::new(Filter::queue(name.clone()), false, None);
+        let end = self
+            .hunt(&mut hunt, max, |job| {
+                found.push((job.id, "remove", Vec::new()));
+                true
+            })
+            .await?;
+        let answers =
+            if found.is_empty() { Vec::new() } else { self.apply(Mode { states: None, force: true }, &found).await? };
+        let changed = answers.iter().filter(|answer| answer.starts_with("ok ")).count() as u64;
+        // When no job is left to be found, whatever is still counted is no job.
+        let phase = if found.is_empty() { "rest" } else { "end" };
+        if end.is_none() && self.obliteration(name, phase, force).await? != "left" {
+            self.directory.forget(std::slice::from_ref(name));
+            return Ok(ChangedMany { changed, cursor: None });
+        }
+        let again = Cursor { queue: 0, state: State::Scheduled, place: None };
+        Ok(ChangedMany { changed, cursor: Some(again.encode(question)) })
+    }
+
+    async fn obliteration(&self, name: &QueueName, phase: &str, force: bool) -> Result<String> {
+        let found = self.look_at(std::slice::from_ref(name)).await?;
+        let mut settings = found.first().map(|(_, queue)| queue.settings.clone()).unwrap_or_default();
+        settings.paused = true;
+        let paused = FeedEvent::Settings(Setting::Paused { queue: name.clone(), paused: true });
+        let gone = FeedEvent::QueueRemoved { queue: name.clone() };
+        let mut call = self.caller.script(AT.obliterate);
+        call.arg(name.as_str()).arg(phase).arg(if force { "1" } else { "0" });
+        call.arg(event(&paused)?).arg(event(&gone)?).arg(settings_text(&settings)?);
+        one(self.caller.run_durably(call).await?)
+    }
+}
+
+/// An event of the feed that is no job's.
+pub(super) fn event(event: &FeedEvent) -> Result<String> {
+    serde_json::to_string(event).map_err(|e| odd(&e.to_string()))
+}
+
+fn asked(change: &Change) -> (JobId, &'static str, Vec<u8>) {
+    let (op, argument) = match &change.op {
+        ChangeOp::Cancel => ("cancel", Vec::new()),
+        ChangeOp::Promote => ("promote", Vec::new()),
+        ChangeOp::Reschedule(due) => ("reschedule", due_text(*due).into_bytes()),
+        ChangeOp::Reprioritise(priority) => ("reprioritise", priority.to_string().into_bytes()),
+        ChangeOp::UpdatePayload(payload) => ("payload", payload_text(payload)),
+        ChangeOp::Retry(due) => ("retry", due_text(*due).into_bytes()),
+        ChangeOp::Remove => ("remove", Vec::new()),
+    };
+    (change.id, op, argument)
+}
+
+fn changed(answer: &str, id: JobId) -> Result<Changed> {
+    match answer.split_once(' ').unwrap_or((answer, "")) {
+        ("ok", "-") => Ok(Changed { state: None }),
+        ("ok", letter) => Ok(Changed { state: Some(state(letter)?) }),
+        ("missing", _) => Err(Error::not_found(format!("the job {id}"))),
+        ("illegal", rest) => Err(illegal(rest)),
+        ("taken", by) => Err(Error::KeyTaken { by: by.parse()? }),
+        ("corrupt", _) => Err(Error::corrupt(format!("the job {id} is quarantined; look at it, then remove it"))),
+        _ => Err(odd(answer)),
+    }
+}

@@ -1,0 +1,203 @@
+//! Enqueue.
+
+use super::RedisStore;
+use super::caller::Caller;
+use crate::directory::lane_key;
+use crate::link::Call;
+use crate::record::{is_plain, new_job_fields, new_job_rest};
+use crate::reply::{Items, number, odd};
+use crate::scripts::AT;
+use std::collections::HashMap;
+use windlass_core::id::JobId;
+use windlass_core::job::NewJob;
+use windlass_core::name::QueueName;
+use windlass_core::store::{EnqueueRequest, Enqueued, check_batch};
+use windlass_core::{Error, Result};
+
+/// Jobs of one script: a server does nothing else meanwhile. An atomic call is one script, however long.
+const PIECE: usize = 1_000;
+/// Bytes of one script, one large job excepted.
+const PIECE_BYTES: usize = 8 << 20;
+/// Bytes of an atomic call: a server closes the connection of a longer one.
+const ATOMIC_BYTES_MAX: u64 = 256 << 20;
+
+/// Calls of so few jobs are gathered with those of others.
+const GATHERED: usize = 64;
+
+/// A job that was checked.
+pub(super) struct Prepared {
+    id: JobId,
+    fingerprint: u64,
+    job: NewJob,
+}
+
+/// The queue, kind and labels of jobs, each told once per call.
+#[derive(Default)]
+struct Lanes {
+    numbers: HashMap<(String, String), usize>,
+    all: Vec<(String, String)>,
+}
+
+impl Lanes {
+    fn number(&mut self, job: &NewJob) -> usize {
+        let lane = (job.spec.queue.as_str().to_owned(), lane_key(&job.spec.kind, &job.spec.labels));
+        if let Some((last, number)) = self.all.last().zip(Some(self.all.len()))
+            && *last == lane
+        {
+            return number;
+        }
+        let next = self.all.len() + 1;
+        let number = *self.numbers.entry(lane.clone()).or_insert(next);
+        if number == next {
+            self.all.push(lane);
+        }
+        number
+    }
+}
+
+/// Adds lanes and jobs to a call, as `lua/lib/create.lua` reads them.
+pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl Iterator<Item = (JobId, u64, &'a NewJob)>) -> Result<()> {
+    let mut lanes = Lanes::default();
+    let mut written = Vec::new();
+    let mut bytes = 0;
+    for (id, fingerprint, job) in jobs {
+        let fields = new_job_fields(job, fingerprint, lanes.number(job));
+        let rest = new_job_rest(job)?;
+        bytes += fields.len() + rest.len() + 32;
+        written.push((id.to_string(), fields, rest));
+    }
+    call.reserve(2 * lanes.all.len() + 3 * written.len() + 2, bytes);
+    call.arg_fmt(lanes.all.len());
+    for (queue, key) in &lanes.all {
+        call.arg(queue).arg(key);
+    }
+    call.arg_fmt(written.len());
+    for (id, fields, rest) in written {
+        call.arg(id).arg(fields).arg(rest);
+    }
+    Ok(())
+}
+
+impl RedisStore {
+    pub(super) async fn enqueue_jobs(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
+        let EnqueueRequest { jobs, atomic } = request;
+        check_batch(jobs.len())?;
+        self.caller.signals.check_open()?;
+        let checked: Vec<Result<Prepared>> = jobs.into_iter().map(prepare).collect();
+        if atomic && checked.iter().any(Result::is_err) {
+            return self.refuse_all(checked).await;
+        }
+        if !atomic && checked.len() <= GATHERED {
+            return self.enqueue_gathered(checked).await;
+        }
+        let sent: Vec<&Prepared> = checked.iter().flatten().collect();
+        let bytes = sent.iter().map(|job| job.job.spec.payload.bytes.len() as u64).sum();
+        if atomic && bytes > ATOMIC_BYTES_MAX {
+            return Err(Error::limit("an atomic batch, in bytes,", ATOMIC_BYTES_MAX, bytes));
+        }
+        let mut answers = Vec::with_capacity(sent.len());
+        let mut rest = &sent[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(if atomic { rest.len() } else { piece_of(rest) });
+            match enqueue_piece(&self.caller, piece, atomic).await {
+                Ok(some) => answers.extend(some),
+                // The pieces before it are enqueued, and their callers must know.
+                Err(error) if !answers.is_empty() => answers.extend(piece.iter().map(|_| Err(error.clone()))),
+                Err(error) => return Err(error),
+            }
+            rest = behind;
+        }
+        let mut answers = answers.into_iter();
+        let missing = || Err(odd("an answer is missing"));
+        Ok(checked.into_iter().map(|job| job.and_then(|_| answers.next().unwrap_or_else(missing))).collect())
+    }
+
+    async fn enqueue_gathered(&self, checked: Vec<Result<Prepared>>) -> Result<Vec<Result<Enqueued>>> {
+        // What is refused keeps its place.
+        let mut places: Vec<Option<Error>> = Vec::with_capacity(checked.len());
+        let mut sound = Vec::with_capacity(checked.len());
+        for job in checked {
+            match job {
+                Ok(job) => {
+                    sound.push(job);
+                    places.push(None);
+                }
+                Err(error) => places.push(Some(error)),
+            }
+        }
+        let mut answers = if sound.is_empty() { Vec::new() } else { self.enqueues.enqueue(sound).await? }.into_iter();
+        let missing = || Err(odd("an answer is missing"));
+        let answer = |refused: Option<Error>| refused.map_or_else(|| answers.next().unwrap_or_else(missing), Err);
+        Ok(places.into_iter().map(answer).collect())
+    }
+
+    /// An atomic call with a job that no store takes: the others are asked for, and nothing is done.
+    async fn refuse_all(&self, checked: Vec<Result<Prepared>>) -> Result<Vec<Result<Enqueued>>> {
+        let sound: Vec<&Prepared> = checked.iter().flatten().collect();
+        let mut call = self.caller.script(AT.enqueue);
+        call.arg("2");
+        add_jobs(&mut call, sound.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
+        let mut items = self.caller.items(call).await?;
+        let answer = |job: Result<Prepared>| {
+            let job = job?;
+            Err(match enqueued(&items.text()?, job.id, &job.job.spec.queue) {
+                Err(error) => error,
+                Ok(_) => bystander(),
+            })
+        };
+        Ok(checked.into_iter().map(answer).collect())
+    }
+}
+
+/// Enqueues jobs in one script.
+pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: bool) -> Result<Vec<Result<Enqueued>>> {
+    let plain = jobs.iter().all(|job| is_plain(&job.job));
+    let keys = if plain { caller.keys.plain() } else { caller.keys.all() };
+    let mut call = caller.script_over(AT.enqueue, keys);
+    call.arg(if atomic { "1" } else { "0" });
+    add_jobs(&mut call, jobs.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
+    let mut items = Items::of(caller.run_durably(call).await?)?;
+    jobs.iter().map(|job| Ok(enqueued(&items.text()?, job.id, &job.job.spec.queue))).collect()
+}
+
+/// How many of these jobs go into one script.
+pub(super) fn piece_of(jobs: &[&Prepared]) -> usize {
+    let mut bytes = 0;
+    let fits = |job: &&&Prepared| {
+        bytes += job.job.spec.payload.bytes.len();
+        bytes <= PIECE_BYTES
+    };
+    jobs.iter().take(PIECE).take_while(fits).count().max(1)
+}
+
+fn prepare(job: NewJob) -> Result<Prepared> {
+    job.check()?;
+    Ok(Prepared { id: job.effective_id(), fingerprint: job.fingerprint(), job })
+}
+
+fn bystander() -> Error {
+    Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued")
+}
+
+/// What became of a job, from the word of the script.
+pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enqueued> {
+    let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
+    match word {
+        "created" => Ok(Enqueued::Created { id }),
+        "existing" => Ok(Enqueued::Existing { id }),
+        "deduplicated" => Ok(Enqueued::Deduplicated { by: rest.parse()? }),
+        "replaced" => Ok(Enqueued::Replaced { id, old: rest.parse()? }),
+        "held" => Ok(Enqueued::Held { id, behind: rest.parse()? }),
+        "duplicate" => Err(Error::Duplicate { id }),
+        "full" => {
+            let what = format!("the queue `{queue}` is at its maximum length of {}", number::<u64>(rest)?);
+            Err(Error::Full { what })
+        }
+        "lanes" => {
+            let got = number(rest)?;
+            Err(Error::limit("lanes (kinds and sets of labels) of the queue", got - 1, got))
+        }
+        "bystander" => Err(bystander()),
+        _ => Err(odd(answer)),
+    }
+}

@@ -1,0 +1,397 @@
+//! Looking jobs up, and listing them.
+
+use super::RedisStore;
+use crate::record::{Life, failures, read, result};
+use crate::reply::{Items, odd, state_letter, text};
+use crate::scripts::AT;
+use bytes::Bytes;
+use std::sync::Arc;
+use windlass_core::id::JobId;
+use windlass_core::job::{Failure, FailureClass, Job, JobSpec, JobSummary, State};
+use windlass_core::store::{Filter, JobPage, ListOrder, ListRequest, check_batch};
+use windlass_core::{Error, Result};
+
+/// Jobs that one page looks at, at most, when it filters by something that has no index.
+const SCAN_MAX: usize = 10_000;
+/// Jobs that one script looks at.
+const STRETCH: usize = 256;
+/// Payloads up to this size are searched for text.
+const SEARCHED_BYTES_MAX: usize = 64 << 10;
+
+/// A job that a walk came across.
+pub(super) struct Found {
+    pub(super) id: JobId,
+    pub(super) life: Life,
+    spec: Arc<JobSpec>,
+    failures: Vec<Failure>,
+    damaged: bool,
+    place: Bytes,
+}
+
+impl Found {
+    /// Waits behind an active job with the same dedup key.
+    pub(super) fn is_held(&self) -> bool {
+        self.life.state == State::Scheduled && self.life.due_at.is_none()
+    }
+
+    fn matches(&self, filter: &Filter) -> bool {
+        if filter.group.is_none() && filter.text.is_none() {
+            return true;
+        }
+        if self.damaged || filter.group.is_some() && filter.group != self.spec.group {
+            return false;
+        }
+        filter.text.as_ref().is_none_or(|text| self.has_text(text))
+    }
+
+    fn has_text(&self, text: &str) -> bool {
+        let bytes = &self.spec.payload.bytes;
+        let short = bytes.len() <= SEARCHED_BYTES_MAX;
+        self.spec.custom_id.as_ref().is_some_and(|id| id.as_str().contains(text))
+            || short && bytes.windows(text.len()).any(|window| window == text.as_bytes())
+            || self.failures.last().is_some_and(|failure| failure.message.contains(text))
+    }
+
+    fn summary(&self) -> JobSummary {
+        let (life, spec) = (&self.life, &self.spec);
+        JobSummary {
+            id: self.id,
+            queue: spec.queue.clone(),
+            kind: spec.kind.clone(),
+            group: spec.group.clone(),
+            custom_id: spec.custom_id.clone().map(String::from),
+            state: life.state,
+            priority: spec.priority,
+            attempt: life.attempt,
+            attempts_max: life.attempts,
+            due_at: life.due_at,
+            worker: life.lease.as_ref().map(|lease| lease.worker.clone()),
+            created_at: life.created_at,
+            claimed_at: life.claimed_at,
+            finished_at: life.finished_at,
+            last_error: self.failures.last().map(|failure| failure.message.clone()),
+            quarantined: life.is_quarantined() || self.damaged,
+        }
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn get_jobs(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
+        check_batch(ids.len())?;
+        let mut call = self.caller.script(AT.get);
+        for id in &ids {
+            call.arg_fmt(id);
+        }
+        let mut items = self.caller.items(call).await?;
+        items.time()?;
+        let mut stored = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut five = [const { None }; 5];
+            for part in &mut five {
+                *part = items.maybe()?;
+            }
+            stored.push((id, five));
+        }
+        let lanes: Vec<&Bytes> = stored.iter().filter_map(|(_, five)| five[0].as_ref()).collect();
+        self.know_lanes(&lanes).await?;
+        stored.into_iter().map(|(id, five)| self.job(id, &five)).collect()
+    }
+
+    /// Looks at the queues again when a record names a lane that is not known.
+    async fn know_lanes(&self, records: &[&Bytes]) -> Result<()> {
+        let unknown = |record: &&&Bytes| {
+            crate::record::Head::read(record).is_ok_and(|head| self.directory.lane(head.lane).is_none())
+        };
+        if records.iter().any(|record| unknown(&record)) {
+            self.look_at(&[]).await?;
+        }
+        Ok(())
+    }
+
+    fn job(&self, id: JobId, [record, life, outcome, progress, failed]: &[Option<Bytes>; 5]) -> Result<Option<Job>> {
+        if record.is_none() && life.is_none() {
+            return Ok(None);
+        }
+        let read = read(record.as_ref(), life.as_ref(), &self.directory, true)?;
+        let failures = failures(failed.as_ref());
+        let (result, outputs) = result(outcome.as_ref());
+        let life = read.life;
+        let reason = failures.last().filter(|failure| failure.class == FailureClass::Quarantined);
+        let set_aside = reason.map(|failure| failure.message.clone()).filter(|_| life.is_quarantined());
+        Ok(Some(Job {
+            id,
+            spec: read.spec,
+            state: life.state,
+            attempt: life.attempt,
+            stalls: life.stalls,
+            retries: life.retries,
+            due_at: life.due_at,
+            lease: life.lease,
+            cancel_requested: life.cancel_requested,
+            progress: progress.as_ref().and_then(|json| serde_json::from_slice(json).ok()),
+            result,
+            outputs,
+            quarantined: set_aside.or(read.damage),
+            failures,
+            created_at: life.created_at,
+            claimed_at: life.claimed_at,
+            finished_at: life.finished_at,
+        }))
+    }
+
+    pub(super) async fn list_jobs(&self, request: ListRequest) -> Result<JobPage> {
+        request.check()?;
+        let question = question(&request.filter, request.order);
+        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        let mut hunt = Hunt::new(request.filter, request.order == ListOrder::Descending, cursor);
+        let mut page = JobPage::default();
+        let limit = request.limit as usize;
+        let end = self
+            .hunt(&mut hunt, SCAN_MAX, |job| {
+                page.jobs.push(job.summary());
+                page.jobs.len() < limit
+            })
+            .await?;
+        page.cursor = end.map(|cursor| cursor.encode(&question));
+        Ok(page)
+    }
+
+    /// Walks through the jobs that match, until `visit` says to stop, `scan_max` jobs were looked at, or there are no
+    /// more. Answers where it stopped.
+    pub(super) async fn hunt(
+        &self,
+        hunt: &mut Hunt,
+        scan_max: usize,
+        mut visit: impl FnMut(&Found) -> bool + Send,
+    ) -> Result<Option<Cursor>> {
+        let names: Vec<_> = hunt.filter.queue.iter().cloned().collect();
+        let mut queues = self.look_at(&names).await?;
+        queues.sort_by_key(|(_, queue)| queue.id);
+        if hunt.descending {
+            queues.reverse();
+        }
+        let mut scanned = 0;
+        for (name, queue) in queues.iter().filter(|(_, queue)| hunt.reaches(queue.id)) {
+            let lanes = hunt.lanes(queue);
+            for state in hunt.states(queue.id) {
+                let mut after = hunt.start(queue.id, state);
+                loop {
+                    let limit = (scan_max - scanned).min(STRETCH);
+                    let stretch = Stretch { queue: name.as_str(), state, after: after.as_deref(), limit };
+                    let Walked { found, more, last, looked_at } = self.walk(hunt, &stretch, lanes.as_deref()).await?;
+                    for job in found.iter().filter(|job| job.matches(&hunt.filter)) {
+                        if !visit(job) {
+                            let place = Some(job.place.clone());
+                            return Ok(Some(Cursor { queue: queue.id, state, place }));
+                        }
+                    }
+                    scanned += looked_at;
+                    if !more {
+                        break;
+                    }
+                    after = Some(last);
+                    if scanned >= scan_max {
+                        return Ok(Some(Cursor { queue: queue.id, state, place: after }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn walk(&self, hunt: &Hunt, stretch: &Stretch<'_>, lanes: Option<&[u64]>) -> Result<Walked> {
+        let whole = hunt.filter.text.is_some();
+        let mut call = self.caller.script(AT.walk);
+        call.arg(stretch.queue).arg(state_letter(stretch.state)).arg(if hunt.descending { "1" } else { "0" });
+        call.arg(stretch.after.unwrap_or_default()).arg_fmt(stretch.limit).arg(if whole { "1" } else { "0" });
+        match lanes {
+            Some(lanes) => {
+                call.arg_fmt(lanes.len());
+                for lane in lanes {
+                    call.arg_fmt(lane);
+                }
+            }
+            None => {
+                call.arg("*");
+            }
+        }
+        let mut items = self.caller.items(call).await?;
+        let (more, last) = (items.text()? == "1", items.bytes()?);
+        let looked_at = usize::try_from(items.number()?).unwrap_or(usize::MAX);
+        let mut stored = Vec::with_capacity(items.left() / 5);
+        while items.left() > 0 {
+            stored.extend(Entry::read(&mut items)?);
+        }
+        let records: Vec<&Bytes> = stored.iter().filter_map(|entry| entry.record.as_ref()).collect();
+        self.know_lanes(&records).await?;
+        let mut found = Vec::with_capacity(stored.len());
+        for entry in stored {
+            let read = read(entry.record.as_ref(), entry.life.as_ref(), &self.directory, whole)?;
+            let (failures, damaged) = (failures(entry.failed.as_ref()), read.damage.is_some());
+            found.push(Found { id: entry.id, life: read.life, spec: read.spec, failures, damaged, place: entry.place });
+        }
+        Ok(Walked { found, more, last, looked_at })
+    }
+}
+
+/// What to walk through.
+struct Stretch<'a> {
+    queue: &'a str,
+    state: State,
+    after: Option<&'a [u8]>,
+    limit: usize,
+}
+
+/// One stretch of a walk.
+struct Walked {
+    found: Vec<Found>,
+    /// There may be more behind it.
+    more: bool,
+    /// The last place that was looked at.
+    last: Bytes,
+    looked_at: usize,
+}
+
+/// What a walk answers for one job.
+struct Entry {
+    place: Bytes,
+    id: JobId,
+    record: Option<Bytes>,
+    life: Option<Bytes>,
+    failed: Option<Bytes>,
+}
+
+impl Entry {
+    /// `None` for an entry that belongs to no job: whoever walks there to change something takes it away.
+    fn read(items: &mut Items) -> Result<Option<Self>> {
+        let (place, id) = (items.bytes()?, items.bytes()?);
+        let (record, life, failed) = (items.maybe()?, items.maybe()?, items.maybe()?);
+        let Some(id) = text(&id).ok().and_then(|id| id.parse().ok()) else { return Ok(None) };
+        let is_there = record.is_some() || life.is_some();
+        Ok(is_there.then_some(Self { place, id, record, life, failed }))
+    }
+}
+
+/// A walk through jobs that match, from some place on.
+pub(super) struct Hunt {
+    filter: Filter,
+    states: Vec<State>,
+    descending: bool,
+    from: Option<Cursor>,
+}
+
+impl Hunt {
+    /// All states, or the filter's.
+    pub(super) fn new(filter: Filter, descending: bool, from: Option<Cursor>) -> Self {
+        let mut states = filter.state.map_or(State::ALL.to_vec(), |state| vec![state]);
+        if descending {
+            states.reverse();
+        }
+        Self { filter, states, descending, from }
+    }
+
+    /// These states only.
+    pub(super) fn in_states(mut self, states: &[State]) -> Self {
+        self.states.retain(|state| states.contains(state));
+        self
+    }
+
+    fn reaches(&self, queue: u64) -> bool {
+        match &self.from {
+            Some(from) if self.descending => queue <= from.queue,
+            Some(from) => queue >= from.queue,
+            None => true,
+        }
+    }
+
+    /// The lanes that match; `None` when all do.
+    fn lanes(&self, queue: &crate::directory::Queue) -> Option<Vec<u64>> {
+        let Filter { kind, label, .. } = &self.filter;
+        if kind.is_none() && label.is_none() {
+            return None;
+        }
+        let fits = |lane: &&Arc<crate::directory::Lane>| {
+            kind.as_ref().is_none_or(|kind| *kind == lane.kind)
+                && label.as_ref().is_none_or(|label| lane.labels.contains(label))
+        };
+        Some(queue.lanes.iter().filter(fits).map(|lane| lane.id).collect())
+    }
+
+    /// The states that are still to be walked through on a queue.
+    fn states(&self, queue: u64) -> Vec<State> {
+        let from = self.from.as_ref().filter(|from| from.queue == queue);
+        let ahead = |state: &State| match from {
+            Some(from) if self.descending => *state <= from.state,
+            Some(from) => *state >= from.state,
+            None => true,
+        };
+        self.states.iter().copied().filter(ahead).collect()
+    }
+
+    fn start(&self, queue: u64, state: State) -> Option<Bytes> {
+        let from = self.from.as_ref().filter(|from| from.queue == queue && from.state == state);
+        from.and_then(|from| from.place.clone())
+    }
+}
+
+/// Where a listing stopped: opaque to callers, checked when it comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) queue: u64,
+    pub(super) state: State,
+    /// `None` is before the first.
+    pub(super) place: Option<Bytes>,
+}
+
+impl Cursor {
+    /// As text. `question` is what was asked: a cursor answers no other one.
+    pub(super) fn encode(&self, question: &str) -> String {
+        let mut body = format!("1 {} {} ", self.queue, state_letter(self.state)).into_bytes();
+        if let Some(place) = &self.place {
+            // Whatever bytes: one that is damaged is passed like any other.
+            body.push(b'+');
+            body.extend(place);
+        }
+        let check = sum(&body, question);
+        let mut hex = String::with_capacity(2 * body.len() + 16);
+        for byte in body.into_iter().chain(check) {
+            hex.push_str(&format!("{byte:02x}"));
+        }
+        hex
+    }
+
+    /// From text that may have been tampered with.
+    pub(super) fn decode(text: &str, question: &str) -> Result<Self> {
+        let wrong = || Error::invalid("cursor", "is not one of this listing; begin without a cursor");
+        let digit = |i: usize| text.get(i..i + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() < 2 * SUM {
+            return Err(wrong());
+        }
+        let bytes: Vec<u8> = (0..text.len()).step_by(2).map(digit).collect::<Option<_>>().ok_or_else(wrong)?;
+        let (body, check) = bytes.split_at(bytes.len() - SUM);
+        if check != sum(body, question) {
+            return Err(wrong());
+        }
+        let mut parts = body.splitn(4, |byte| *byte == b' ').skip(1);
+        let mut next = || parts.next().ok_or_else(|| odd("a cursor is too short"));
+        let (queue, state) = (crate::reply::number(crate::reply::text(next()?)?)?, crate::reply::text(next()?)?);
+        let state = crate::reply::state(state)?;
+        let place = next()?.strip_prefix(b"+").map(Bytes::copy_from_slice);
+        Ok(Self { queue, state, place })
+    }
+}
+
+const SUM: usize = 8;
+
+fn sum(body: &[u8], question: &str) -> [u8; SUM] {
+    let mut hash = blake3::Hasher::new_derive_key("windlass listing cursor of a server v1");
+    hash.update(body).update(b"\n").update(question.as_bytes());
+    let mut first = [0; SUM];
+    first.copy_from_slice(&hash.finalize().as_bytes()[..SUM]);
+    first
+}
+
+/// What a cursor belongs to.
+pub(super) fn question(filter: &Filter, order: impl std::fmt::Debug) -> String {
+    format!("{filter:?} {order:?}")
+}

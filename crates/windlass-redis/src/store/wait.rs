@@ -1,0 +1,224 @@
+//! Waiting, what the store says about itself, and its end.
+//!
+//! Work and ends of jobs are told over a channel of this process alone: the scripts publish to it whatever this process has
+//! registered for. A message can be lost with its connection, so whenever the subscription begins anew everybody looks.
+
+use super::RedisStore;
+use super::caller::Caller;
+use super::feed::has_news;
+use crate::link::{Blocking, Command, Event, Link, Value};
+use crate::reply::one;
+use crate::scripts::AT;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use windlass_core::Result;
+use windlass_core::engine::{Effects, Signals};
+use windlass_core::id::JobId;
+use windlass_core::name::{QueueName, WorkerId};
+use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, Store, StoreInfo, WaitFor};
+use windlass_core::time::Timestamp;
+
+/// How long one wait for the feed stays at the server.
+const FEED_BLOCK: Duration = Duration::from_secs(5);
+/// Connections that are kept for waiting.
+const LINES_KEPT: usize = 4;
+
+/// Hears the bells of this process, once somebody waits.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    on: Arc<AtomicBool>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Listener {
+    /// True when a bell would be heard.
+    pub(super) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Acquire)
+    }
+
+    /// Listens, if it does not yet.
+    #[expect(clippy::disallowed_methods, reason = "the listener lives as long as the store, and is ended by its end")]
+    fn start(&self, caller: &Arc<Caller>, channel: String) {
+        let mut task = self.task.lock();
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (caller, on) = (Arc::clone(caller), Arc::clone(&self.on));
+        *task = Some(tokio::spawn(async move {
+            let mut messages = caller.link.subscribe(channel);
+            while let Some(event) = messages.next().await {
+                match event {
+                    Event::Subscribed => {
+                        on.store(true, Ordering::Release);
+                        // Whatever was rung meanwhile was not heard.
+                        caller.signals.announce_all(0);
+                    }
+                    Event::Message(message) => hear(&caller.signals, &message),
+                }
+            }
+            on.store(false, Ordering::Release);
+        }));
+    }
+
+    fn stop(&self) {
+        self.on.store(false, Ordering::Release);
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// `work\n<queue>` or `job\n<id>`.
+fn hear(signals: &Signals, message: &[u8]) {
+    let mut effects = Effects::default();
+    match std::str::from_utf8(message).ok().and_then(|text| text.split_once('\n')) {
+        Some(("work", queue)) => effects.work.extend(QueueName::new(queue)),
+        Some(("job", id)) => effects.ended.extend(id.parse::<JobId>()),
+        // A question whether anybody is there.
+        None if message == b"here" => return,
+        _ => return signals.announce_all(0),
+    }
+    signals.announce(&effects);
+}
+
+/// Connections for those who wait for the feed, kept for the next who does.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Mutex<Vec<Blocking>>);
+
+impl Lines {
+    fn take(&self, link: &Link) -> Blocking {
+        let kept = self.0.lock().pop();
+        kept.unwrap_or_else(|| link.blocking())
+    }
+
+    fn put(&self, line: Blocking) {
+        let mut lines = self.0.lock();
+        if lines.len() < LINES_KEPT {
+            lines.push(line);
+        }
+    }
+}
+
+/// Lets go of its bell, also when the wait is given up.
+struct Waiter<'s> {
+    signals: &'s Signals,
+    id: JobId,
+    bell: Arc<Notify>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
+    }
+}
+
+impl RedisStore {
+    fn listen(&self) {
+        let channel = format!("{}{}", self.caller.keys.bell(), self.handle);
+        self.listener.start(&self.caller, channel);
+    }
+
+    async fn wait_for_job(&self, id: JobId) -> Result<()> {
+        let waiter = Waiter { bell: self.caller.signals.job(id), signals: &self.caller.signals, id };
+        let mut ring = std::pin::pin!(waiter.bell.notified());
+        // Registers before the look, so that an end in between is heard.
+        ring.as_mut().enable();
+        let mut call = self.caller.script(AT.watch);
+        call.arg_fmt(id).arg(&self.handle);
+        if one(self.caller.run(call).await?)? == "waits" {
+            ring.await;
+        }
+        Ok(())
+    }
+
+    async fn wait_for_feed(&self, cursor: FeedCursor) -> Result<()> {
+        let end = self.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
+        if end != cursor {
+            // There is more; or the feed is not the one that was read, and the next read says so.
+            return Ok(());
+        }
+        let mut line = self.lines.take(&self.caller.link);
+        loop {
+            self.caller.signals.check_open()?;
+            let command = Command::new("XREAD").arg("BLOCK").arg(FEED_BLOCK.as_millis().to_string());
+            let command = command.arg("STREAMS").arg(self.caller.keys.feed()).arg(format!("{}-0", cursor.0));
+            if has_news(&line.command(&command, FEED_BLOCK).await?) {
+                self.lines.put(line);
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn info(&self) -> Result<StoreInfo> {
+        self.caller.signals.check_open()?;
+        self.describe().await
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.time().await
+    }
+
+    async fn wait(&self, what: WaitFor) -> Result<()> {
+        self.caller.signals.check_open()?;
+        match what {
+            WaitFor::Work { queues, mark } => {
+                self.listen();
+                self.caller.signals.work(&queues, mark).await;
+            }
+            WaitFor::Job(id) => {
+                self.listen();
+                self.wait_for_job(id).await?;
+            }
+            WaitFor::Feed(cursor) => {
+                tokio::select! {
+                    done = self.wait_for_feed(cursor) => done?,
+                    // Nothing but the end of the store is announced there.
+                    () = self.caller.signals.feed(cursor) => {}
+                }
+            }
+        }
+        self.caller.signals.check_open()
+    }
+
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool> {
+        self.caller.signals.check_open()?;
+        let (key, ttl) = (self.caller.keys.timekeeper(), ttl_ms.max(1).to_string());
+        let take = Command::new("SET").arg(key).arg(keeper.as_str()).arg("NX").arg("PX").arg(&ttl);
+        if !self.keeps_time.load(Ordering::Relaxed) {
+            let took = !matches!(self.caller.link.command(&take).await?, Value::Nil);
+            self.keeps_time.store(took, Ordering::Relaxed);
+            return Ok(took);
+        }
+        let stored = self.caller.link.command(&Command::new("GET").arg(key)).await?;
+        let mine = !matches!(stored, Value::Nil) && one(stored)? == keeper.as_str();
+        let kept = if mine {
+            self.caller.link.command(&Command::new("PEXPIRE").arg(key).arg(&ttl)).await?;
+            true
+        } else {
+            !matches!(self.caller.link.command(&take).await?, Value::Nil)
+        };
+        self.keeps_time.store(kept, Ordering::Relaxed);
+        Ok(kept)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.caller.signals.close();
+        self.listener.stop();
+        Ok(())
+    }
+}
