@@ -8,6 +8,9 @@
 -- Bounds  max jobs, max promotions, 64 registrations per queue
 
 local claim = E.read_claim()
+local quick = E.report_quick(claim, nil)
+if quick then return quick end
+long_way()
 local refused = E.check_claim(claim)
 if refused then return { refused } end
 E.claim(claim)

@@ -7,42 +7,27 @@
 --         `lanes <count>`; or `bystander` when another one of all-or-nothing was refused
 -- Bounds  one round per job, one directory of 1,024 lanes per new lane
 
+local quick = E.enqueue_quick()
+if quick then return quick end
+long_way()
+
 -- 2 asks what would be refused, and nothing else.
 local mode = E.arg()
 E.read_lanes()
 local count = E.num()
-local first = E.at
-local ids, answers = {}, {}
-for i = 1, count do ids[i] = ARGV[first + 3 * i - 2] end
-E.know_new(ids)
-
--- Those that say more than the defaults, and the groups that they name, read together.
-local jobs = {}
+local jobs, ids, answers = {}, {}, {}
 for i = 1, count do
-  E.at = first + 3 * i - 3
-  if mode ~= '0' or not match(ARGV[E.at + 2], '^%x+ %d+$') then jobs[i] = E.read_new() end
+  jobs[i] = E.read_new()
+  ids[i] = jobs[i].id
 end
-E.know_groups_of(jobs, count)
+E.know_new(ids)
+E.know_groups_of(jobs)
 
-if mode == '0' then
-  for i = 1, count do
-    local base = first + 3 * i - 2
-    if not jobs[i] and E.create_plain(ids[i], ARGV[base + 1], ARGV[base + 2]) then
-      answers[i] = 'created'
-    else
-      E.end_plain_run()
-      E.at = base - 1
-      answers[i] = E.enqueue_one(jobs[i] or E.read_new())
-    end
-  end
-  E.end_plain_run()
-else
-  local refusals = E.refusals(jobs)
-  if refusals or mode == '2' then
-    for i = 1, count do answers[i] = refusals and refusals[i] or 'bystander' end
-    return answers
-  end
-  for i, job in ipairs(jobs) do answers[i] = E.enqueue_one(job) end
+local refusals = mode ~= '0' and E.refusals(jobs)
+if refusals or mode == '2' then
+  for i = 1, count do answers[i] = refusals and refusals[i] or 'bystander' end
+  return answers
 end
+for i, job in ipairs(jobs) do answers[i] = E.enqueue_one(job) end
 E.finish()
 return answers

@@ -291,7 +291,14 @@ impl Life {
     }
 
     fn read(stored: &str) -> Result<Self> {
-        let parts: Vec<&str> = stored.splitn(24, ' ').collect();
+        let mut parts: Vec<&str> = stored.splitn(24, ' ').collect();
+        if let [.., "*", created, worker] = parts[..]
+            && parts.len() == 13
+        {
+            // The short form of a job with nothing but defaults: its place and its group are of no interest here.
+            parts.truncate(10);
+            parts.extend(["3", "0", "1", "0", "0", "-", created, "-", created, "-", "-", "-", "-", worker]);
+        }
         let part = |i: usize| parts.get(i).copied().ok_or_else(|| odd("a life is too short"));
         // Its one time is the end of the lease, the end of the job, or when it is due.
         let (state, at) = (state(part(0)?)?, padded_time(part(6)?)?);

@@ -23,11 +23,15 @@ macro_rules! lib {
 /// The layout of what is stored; the same number as in `lua/lib/base.lua`.
 pub(crate) const LAYOUT: u32 = 1;
 
-/// What every script knows.
-const TABLES: [&str; 3] = lib!["base", "tables", "jobs"];
-/// What they do with it. Each of these is a block of its own, because Lua allows 200 names in one; they know each other
-/// by the table `E`.
-pub(crate) const ENGINE: [&str; 6] = lib!["groups", "apply", "dedup", "quarantine", "due", "bells"];
+/// What every script knows. The other parts are blocks of their own, because Lua allows 200 names in one; they know each
+/// other by the table `E`.
+const BASE: &str = include_str!("../lua/lib/base.lua");
+/// What the quick ways need, and the long ones as well.
+const COMMON: [&str; 2] = lib!["feed", "idle"];
+const QUICK_ENQUEUE: [&str; 1] = lib!["quick_enqueue"];
+const QUICK_REPORT: [&str; 3] = lib!["register", "plain", "quick_report"];
+/// The long way: jobs, queues and groups as objects.
+const ENGINE: [&str; 9] = lib!["writes", "tables", "jobs", "groups", "apply", "dedup", "quarantine", "due", "bells"];
 const CLAIM: [&str; 3] = lib!["select", "claim", "report"];
 const MAKE: [&str; 1] = lib!["make"];
 const CREATE: [&str; 2] = lib!["make", "create"];
@@ -43,25 +47,34 @@ pub(crate) enum Flags {
     Reads,
 }
 
-/// Puts a script together.
-pub(crate) fn script(name: &'static str, flags: Flags, blocks: &[&[&str]], body: &str) -> Script {
+/// Puts a script together that knows everything but what is needed to create and to claim.
+pub(crate) fn script(name: &'static str, flags: Flags, body: &str) -> Script {
+    assemble(name, flags, &[], &[], body)
+}
+
+/// Puts a script together. With a quick way, the functions of the long one are made only when `long_way` is called: a call
+/// makes its functions anew each time, and those would cost more than the work of the quick way.
+fn assemble(name: &'static str, flags: Flags, quick: &[&[&str]], more: &[&[&str]], body: &str) -> Script {
     let flags = match flags {
         Flags::Writes => "#!lua",
         Flags::Finishes => "#!lua flags=allow-oom",
         Flags::Reads => "#!lua flags=no-writes",
     };
-    let mut text = String::from(flags);
-    for part in TABLES {
+    let mut text = format!("{flags}\n{}", strip(BASE));
+    let mut add = |part: &str| {
         text.push('\n');
-        text.push_str(&strip(part));
+        text.push_str(part);
+    };
+    let block = |part: &&str| format!("do\n{}\nend", strip(part));
+    COMMON.iter().chain(quick.concat().iter()).map(block).for_each(|part| add(&part));
+    if !quick.is_empty() {
+        add("local function long_way()");
     }
-    for block in blocks.iter().flat_map(|block| block.iter()) {
-        text.push_str("\ndo\n");
-        text.push_str(&strip(block));
-        text.push_str("\nend");
+    ENGINE.iter().chain(more.concat().iter()).map(block).for_each(|part| add(&part));
+    if !quick.is_empty() {
+        add("end");
     }
-    text.push('\n');
-    text.push_str(&strip(body));
+    add(&strip(body));
     Script::new(name, text)
 }
 
@@ -72,7 +85,7 @@ fn strip(part: &str) -> String {
 }
 
 macro_rules! scripts {
-    ($($field:ident: $flags:ident [$($part:expr),*]),* $(,)?) => {
+    ($($field:ident: $flags:ident [$($quick:expr),*] [$($part:expr),*]),* $(,)?) => {
         #[derive(Debug)]
         pub(crate) struct Scripts { $(pub(crate) $field: usize),* }
 
@@ -85,9 +98,10 @@ macro_rules! scripts {
         };
 
         static ALL: LazyLock<Vec<Script>> = LazyLock::new(|| vec![
-            $(script(
+            $(assemble(
                 stringify!($field),
                 Flags::$flags,
+                &[$(&$quick),*],
                 &[$(&$part),*],
                 include_str!(concat!("../lua/", stringify!($field), ".lua")),
             )),*
@@ -96,32 +110,32 @@ macro_rules! scripts {
 }
 
 scripts! {
-    enqueue: Writes [ENGINE, CREATE],
-    claim: Finishes [ENGINE, CLAIM],
-    report: Finishes [ENGINE, CLAIM],
-    renew: Finishes [ENGINE],
-    change: Finishes [ENGINE],
-    reap: Finishes [ENGINE],
-    promote: Finishes [ENGINE],
-    prune: Finishes [ENGINE],
-    configure: Finishes [ENGINE, MAKE],
-    obliterate: Finishes [ENGINE, MAKE],
-    watch: Finishes [ENGINE],
-    get: Reads [ENGINE],
-    walk: Reads [ENGINE],
-    queues: Reads [ENGINE],
-    groups: Reads [ENGINE],
-    metrics: Reads [ENGINE],
-    explain: Reads [ENGINE],
-    append_logs: Writes [ENGINE],
-    read_logs: Reads [ENGINE],
-    heartbeat: Finishes [ENGINE],
-    deregister: Finishes [ENGINE],
-    put_schedule: Writes [ENGINE],
-    remove_schedule: Finishes [ENGINE],
-    due_schedules: Reads [ENGINE],
-    fire: Writes [ENGINE, CREATE],
-    read_feed: Reads [ENGINE],
+    enqueue: Writes [QUICK_ENQUEUE] [CREATE],
+    claim: Finishes [QUICK_REPORT] [CLAIM],
+    report: Finishes [QUICK_REPORT] [CLAIM],
+    renew: Finishes [] [],
+    change: Finishes [] [],
+    reap: Finishes [] [],
+    promote: Finishes [] [],
+    prune: Finishes [] [],
+    configure: Finishes [] [MAKE],
+    obliterate: Finishes [] [MAKE],
+    watch: Finishes [] [],
+    get: Reads [] [],
+    walk: Reads [] [],
+    queues: Reads [] [],
+    groups: Reads [] [],
+    metrics: Reads [] [],
+    explain: Reads [] [],
+    append_logs: Writes [] [],
+    read_logs: Reads [] [],
+    heartbeat: Finishes [] [],
+    deregister: Finishes [] [],
+    put_schedule: Writes [] [],
+    remove_schedule: Finishes [] [],
+    due_schedules: Reads [] [],
+    fire: Writes [] [CREATE],
+    read_feed: Reads [] [],
 }
 
 /// All of them, as the server is to keep them.

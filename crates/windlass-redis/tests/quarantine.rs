@@ -123,6 +123,13 @@ type Spoil = fn(&str) -> String;
 
 fn word(text: &str, at: usize, with: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
+    if let [.., "*", created, worker] = words[..]
+        && at > 10
+    {
+        // The short form of a life says nothing of this: here is the long one.
+        words.truncate(10);
+        words.extend(["3", "0", "1", "0", "0", "8000400000000001", created, "-", created, "-", "-", "-", "-", worker]);
+    }
     words[at] = with;
     words.join(" ")
 }
@@ -150,6 +157,7 @@ const LIVES: &[(&str, Spoil)] = &[
     ("its time is none", |text| word(text, 6, "soon")),
     ("its group is none", |text| word(text, 17, "x")),
     ("it was created before all time", |text| word(text, 18, "-")),
+    ("its short form is none", |text| text.replacen("* ", "* x", 1).replacen(" 3 0 1 ", " ", 1)),
 ];
 
 /// Everything an operator can do about the victim, then everything the others need.

@@ -25,9 +25,20 @@ pub(super) struct Job {
 
 impl Job {
     /// `state mark token last-state row claimed time queue lane attempt attempts stalls max retries cancel place ready group
-    /// created flags removal token state worker`; the one time is the end of the lease, of the job, or when it is due.
-    fn of_life(id: &str, text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.splitn(24, ' ').collect();
+    /// created flags removal token state worker`; the one time is the end of the lease, of the job, or when it is due. Of a job
+    /// with nothing but defaults, `* created worker` behind the attempt.
+    fn of_life(id: &str, text: &str, plain: &BTreeMap<u64, u64>) -> Option<Self> {
+        let mut parts: Vec<&str> = text.splitn(24, ' ').collect();
+        let (place, group);
+        if let [.., "*", created, worker] = parts[..]
+            && parts.len() == 13
+        {
+            let row = u64::from_str_radix(parts[4], 16).ok()?;
+            place = format!("8000{:012x}", (1_u64 << 46) + row);
+            group = plain.get(&u64::from_str_radix(parts[7], 16).ok()?)?.to_string();
+            parts.truncate(10);
+            parts.extend(["3", "0", "1", "0", "0", &place, created, &group, created, "-", "-", "-", "-", worker]);
+        }
         let hex = |at: usize| u64::from_str_radix(parts.get(at)?, 16).ok();
         let number = |at: usize| parts.get(at).and_then(|text| text.parse::<u64>().ok());
         let state = parts.first()?.chars().next()?;
@@ -143,7 +154,7 @@ impl Jobs {
                 discord.say(format_args!("life: {id} has no record"));
             }
             let of_record = || Job::of_record(id, record?, raw.hash("groups"), &plain);
-            match lives.get(id).map_or_else(of_record, |life| Job::of_life(id, life)) {
+            match lives.get(id).map_or_else(of_record, |life| Job::of_life(id, life, &plain)) {
                 Some(job) => {
                     jobs.ids.insert(id.clone(), jobs.all.len());
                     jobs.all.push(job);

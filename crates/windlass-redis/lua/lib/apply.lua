@@ -6,68 +6,47 @@ local events, runs, run_key, event_count = {}, {}, nil, 0
 E.ended, E.ended_runs = {}, {}
 local named_queues = {}
 
+local function end_line()
+  if run_key then events[#events + 1] = run_key .. ':' .. concat(runs, ',') end
+  run_key, runs = nil, {}
+end
 -- A change of a job, for the feed. Like changes share one line.
 function E.note(j, verb, from, to)
   local key = verb .. ' ' .. (from or '-') .. ' ' .. (to or '-') .. ' ' .. j.attempt .. ' ' .. j.queue
   if key ~= run_key then
-    if run_key then events[#events + 1] = run_key .. ':' .. concat(runs, ',') end
-    run_key, runs = key, {}
+    end_line()
+    run_key = key
     named_queues[j.queue] = true
   end
   runs[#runs + 1] = j.id
   event_count = event_count + 1
   if to == 'r' then E.ring_lane(j.lane) end
 end
--- The same change of many jobs.
-function E.note_run(key, queue_id, ids)
-  if key == run_key then
-    for i = 1, #ids do runs[#runs + 1] = ids[i] end
-  else
-    if run_key then events[#events + 1] = run_key .. ':' .. concat(runs, ',') end
-    run_key, runs = key, ids
-    named_queues[queue_id] = true
-  end
-  event_count = event_count + #ids
+-- Lines that are made already, as one text, of `count` changes of jobs of a queue.
+function E.note_lines(lines, queue_id, count)
+  end_line()
+  events[#events + 1] = lines
+  named_queues[queue_id] = true
+  event_count = event_count + count
 end
 -- Any other event, as JSON that the caller made.
 function E.note_json(text)
-  if run_key then events[#events + 1] = run_key .. ':' .. concat(runs, ',') end
-  run_key, runs = nil, {}
+  end_line()
   events[#events + 1] = text
   event_count = event_count + 1
 end
 
-local FEED_EVENTS_MAX = 100000
--- Forgets the oldest entries while those that stay hold enough events.
-local function trim_feed()
-  local total, edge, count = E.counter(E.EVENT_N), nil, 2
-  for _ = 1, 64 do
-    count = min(2 * count, 64)
-    local oldest = call('XRANGE', E.FEED, edge and '(' .. edge or '-', '+', 'COUNT', count)
-    for _, entry in ipairs(oldest) do
-      -- What lies behind an entry's end is what stays when it goes.
-      if total - tonumber(entry[2][2]) < FEED_EVENTS_MAX then
-        if edge then call('XTRIM', E.FEED, 'MINID', entry[1]) end
-        return
-      end
-      edge = entry[1]
-    end
-    if #oldest == 0 then break end
-  end
-  if edge then call('XTRIM', E.FEED, 'MINID', edge) end
-end
 -- Writes the step's one entry into the feed.
 function E.write_feed()
   if event_count == 0 then return end
-  if run_key then events[#events + 1] = run_key .. ':' .. concat(runs, ',') end
+  end_line()
   local names = {}
   for id in pairs(named_queues) do
     local q = E.queue(id)
     names[#names + 1] = id .. ' ' .. (named_queues[id] ~= true and named_queues[id] or q and q.name or '?')
   end
   local cursor, total = E.bump(E.FEED_N), E.bump(E.EVENT_N, event_count)
-  call('XADD', E.FEED, E.int(cursor) .. '-0', 'n', E.int(total), 't', E.int(now), 'q', concat(names, '\n'), 'e', concat(events, '\n'))
-  if floor(total / 4096) ~= floor((total - event_count) / 4096) then trim_feed() end
+  E.add_feed(cursor, total, event_count, concat(names, '\n'), concat(events, '\n'))
 end
 
 local function is_ended(state)

@@ -1,25 +1,9 @@
--- Claims: plan, memo, lease.
---
--- CLAIMS  c<worker>  request id, fingerprint, token, time, ids of the last claim that got something
---         r<worker>  time; then lines of token, state and ids: the outcomes of the last report
+-- Claims: plan and lease.
 
 -- Due jobs that a claim promotes at least, so that small claims keep up with large schedules.
 local PROMOTE_MIN = 64
-local LANES_REGISTERED = 64
 -- How often a claim looks again after it has met entries that belong to no job; the next claim goes on.
 local SPOILT_MAX = 64
-
--- Reads a claim from the arguments.
-function E.read_claim()
-  local claim = { worker = E.arg(), request = E.arg(), fingerprint = E.arg(), token = E.arg(), lease_ms = E.num(), max = E.num(), who = E.arg(),
-    queues = {} }
-  for i = 1, E.num() do
-    local plan = { name = E.arg(), version = E.arg(), lanes = {} }
-    for k = 1, E.num() do plan.lanes[k] = E.num() end
-    claim.queues[i] = plan
-  end
-  return claim
-end
 
 -- Why a claim cannot be done as it was planned: `stale` (plan again), `reused`, `old`; nil when it can. A repeated one
 -- has its memo in `again`.
@@ -120,74 +104,52 @@ end
 
 -- Leases what was picked: ids, index entries, places, lanes and groups. Jobs that were never touched go the short way,
 -- without an object each; it does what `E.apply` would do. Answers whether an entry could not be leased.
-local function lease_all(claim, q, ids, members, orders, lanes, groups)
+local function lease_all(claim, q, ids, members, lanes, groups)
   local lives, records = E.hmget(LIFE, ids), E.hmget(JOBS, ids)
-  local fields = {}
-  for i = 1, #ids do
-    if i == 1 or groups[i] ~= groups[i - 1] or lanes[i] ~= lanes[i - 1] then fields[#fields + 1] = E.sub_field(lanes[i], groups[i]) end
-  end
-  E.know_subs(fields)
-  local expires, m = E.int(now + claim.lease_ms), nil
-  local first, queue_hex = claim.token .. ' - ', fmt('%x', q.id)
-  local second = ' ' .. E.time15(now) .. ' ' .. E.time15(now + claim.lease_ms) .. ' ' .. queue_hex .. ' '
-  local gone, leases, sets, texts, k, t = {}, {}, {}, claim.texts, 0, #claim.texts
-  local waited, run, run_lane, run_group, counted, spoilt = 0, {}, nil, nil, 0, false
-  local lane_hex, third, mark
+  E.know_subs(lanes, groups)
+  local out, run_lane, run_group, counted, spoilt = E.new_leases(claim, q.id), nil, nil, 0, false
   -- Counts the last jobs of one lane and group.
   local function count()
-    if k == counted then return end
-    count_leases(q, E.group(run_group), run_lane, k - counted)
-    counted = k
+    if out.n == counted then return end
+    count_leases(q, E.group(run_group), run_lane, out.n - counted)
+    counted = out.n
   end
   local function write()
     count()
-    if k == 0 then return end
-    m = E.minute_of(q)
-    m[2], m[8] = m[2] + k, m[8] + waited
-    E.note_run('claim r a 1 ' .. q.id, q.id, run)
-    E.later('ZREM', READY, gone)
-    E.later('ZADD', E.LEASES, leases)
-    E.later('HSET', LIFE, sets)
-    gone, leases, sets, run, k, counted, waited = {}, {}, {}, {}, 0, 0, 0
+    if out.n == 0 then return end
+    local m = E.minute_of(q)
+    m[2], m[8] = m[2] + out.n, m[8] + out.waited
+    E.note_lines('claim r a 1 ' .. q.id .. ':' .. concat(out.ids, ','), q.id, out.n)
+    E.later('ZREM', READY, out.gone)
+    E.later('ZADD', E.LEASES, out.leases)
+    E.later('HSET', LIFE, out.sets)
+    out, counted, run_lane = E.new_leases(claim, q.id), 0, nil
   end
-  for i = 1, #ids do
-    local id, record = ids[i], records[i]
+  local i = 1
+  -- ends because: every round leases a job, or looks at one
+  while ids[i] do
     if run_lane ~= lanes[i] or run_group ~= groups[i] then
       count()
       run_lane, run_group = lanes[i], groups[i]
-      lane_hex, third, mark = fmt('%x', run_lane), ' ' .. run_group .. ' ', run_group == q.plain and '-' or 'g'
+      E.lease_from(out, run_lane, run_group, q.plain)
     end
-    local its_queue, its_lane, row, created, rest, flags, attempts, stalls
-    if record and not lives[i] and E.job_cache[id] == nil and not E.fresh_lives[id] then
-      its_queue, its_lane, row, created, rest = match(record, '^1 (%x+) (%x+) (%x+) (%x+) %x+(.-)\n')
-      if rest == '' then
-        flags, attempts, stalls = '-', '3', '1'
-      elseif rest then
-        flags, attempts, stalls = match(rest, '^ %- %-?%d+ (%S+) (%d+) (%d+) ')
-      end
+    local to, before = i - 1, out.n
+    -- ends because: `to` grows up to the count of jobs
+    while lanes[to + 1] == run_lane and groups[to + 1] == run_group and E.job_cache[ids[to + 1]] == nil
+      and not E.fresh_lives[ids[to + 1]] do
+      to = to + 1
     end
-    if its_queue == queue_hex and its_lane == lane_hex and flags and #row <= 12 and #created <= 13 then
-      local padded = E.ZEROS[12 - #row] .. row
-      local life = (flags ~= mark and 'a x ' or mark == '-' and 'a p ' or 'a g ') .. first .. padded .. second .. lane_hex .. ' 1 '
-        .. attempts .. ' 0 ' .. stalls .. ' 0 0 ' .. orders[i] .. ' ' .. created .. third .. created .. ' ' .. flags .. ' - - - '
-        .. claim.worker
-      E.fresh_lives[id] = life
-      k = k + 1
-      gone[k], run[k] = members[i], id
-      leases[2 * k - 1], leases[2 * k] = expires, padded .. id
-      sets[2 * k - 1], sets[2 * k] = id, life
-      texts[t + 1], texts[t + 2], texts[t + 3] = id, '1 0 ' .. created .. ' ' .. expires, record
-      t = t + 3
-      claim.count = claim.count + 1
-      claim.ids[claim.count] = id
-      waited = waited + max(now - tonumber(created, 16), 0)
-    else
+    local reached = E.lease_some(out, i, to, ids, members, lives, records)
+    for k = before + 1, out.n do E.fresh_lives[out.ids[k]] = out.sets[2 * k] end
+    if reached == i then
       write()
+      local id = ids[i]
       if E.known_lives[id] == nil then E.known_lives[id] = lives[i] end
       E.know({ id }, true)
       if not lease(claim, { id, members[i], lanes[i], groups[i] }) then spoilt = true end
-      t = #texts
+      reached = i + 1
     end
+    i = reached
   end
   write()
   return spoilt
@@ -232,32 +194,6 @@ local function next_at(claim)
   return soonest and E.int(soonest) or '-'
 end
 
--- Notes that a worker waits, or that it does not any more.
-local function note_idle(claim)
-  if claim.who == '' then return end
-  local stored = call('HGET', E.IDLE, claim.who)
-  if claim.count >= claim.max then
-    if stored then E.forget_idle(claim.who) end
-    return
-  end
-  local lines = {}
-  for _, plan in ipairs(claim.queues) do
-    lines[#lines + 1] = plan.name .. '\n-\n' .. claim.who
-    if #plan.lanes > LANES_REGISTERED then
-      lines[#lines + 1] = plan.name .. '\n*\n' .. claim.who
-    else
-      for _, id in ipairs(plan.lanes) do lines[#lines + 1] = plan.name .. '\n' .. id .. '\n' .. claim.who end
-    end
-  end
-  local text = concat(lines, '\r')
-  if text == stored then return end
-  if stored then E.forget_idle(claim.who) end
-  call('HSET', E.IDLE, claim.who, text)
-  local members = {}
-  for i, line in ipairs(lines) do members[2 * i - 1], members[2 * i] = 0, line end
-  E.many('ZADD', E.BELLS, members)
-end
-
 -- The answer to a claim whose first answer was lost: what of it is still leased.
 local function claim_again(claim)
   local ids = {}
@@ -271,7 +207,6 @@ end
 
 -- Leases jobs; the answer is built after the step has ended.
 function E.claim(claim)
-  claim.texts, claim.ids, claim.count = {}, {}, 0
   if claim.again then
     claim_again(claim)
   else
@@ -280,8 +215,7 @@ function E.claim(claim)
       if q and claim.count < claim.max then claim_on(claim, plan, q) end
     end
     if claim.count > 0 then
-      E.hput(E.CLAIMS, 'c' .. claim.worker,
-        claim.request .. ' ' .. claim.fingerprint .. ' ' .. claim.token .. ' ' .. E.int(now) .. ' ' .. concat(claim.ids, ','))
+      E.hput(E.CLAIMS, 'c' .. claim.worker, E.claim_memo(claim, concat(claim.ids, ',')))
     end
     if claim.count >= claim.max then
       -- There may be more than this one could take: the next who waits has a look.
@@ -294,15 +228,5 @@ function E.claim(claim)
     end
   end
   claim.next_at = next_at(claim)
-  note_idle(claim)
-end
-
--- What a claim is answered: next time, token, then three texts per job: its id, its lease, its record.
-function E.claimed(claim, answer)
-  local n = #answer
-  answer[n + 1], answer[n + 2] = claim.next_at, claim.again and claim.again.token or claim.token
-  n = n + 2
-  local texts = claim.texts
-  for i = 1, #texts do answer[n + i] = texts[i] end
-  return answer
+  E.note_idle(claim)
 end

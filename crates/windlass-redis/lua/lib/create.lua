@@ -27,23 +27,21 @@ function E.read_lanes()
 end
 
 -- Loads the groups that jobs of a call name, and their places in the lanes.
-function E.know_groups_of(jobs, count)
-  local names, subs = {}, {}
-  for i = 1, count do
-    local job = jobs[i]
-    local id = job and job.group_name and E.queue_ids[call_lanes[job.lane_no].queue_name]
+function E.know_groups_of(jobs)
+  local names, lanes, groups = {}, {}, {}
+  for _, job in ipairs(jobs) do
+    local id = job.group_name and E.queue_ids[call_lanes[job.lane_no].queue_name]
     if id then names[#names + 1] = 'n' .. id .. ' ' .. job.group_name end
   end
   if #names == 0 then return end
   E.know_group_ids(names)
-  for i = 1, count do
-    local job = jobs[i]
-    local l = job and call_lanes[job.lane_no]
-    local id = job and job.group_name and E.queue_ids[l.queue_name]
+  for _, job in ipairs(jobs) do
+    local l = call_lanes[job.lane_no]
+    local id = job.group_name and E.queue_ids[l.queue_name]
     local group_id = id and E.group_ids['n' .. id .. ' ' .. job.group_name]
-    if group_id and l.id then subs[#subs + 1] = E.sub_field(l.id, group_id) end
+    if group_id and l.id then lanes[#lanes + 1], groups[#groups + 1] = l.id, group_id end
   end
-  E.know_subs(subs)
+  E.know_subs(lanes, groups)
 end
 
 -- One job of a call. One with nothing but defaults says so by leaving all but fingerprint and lane out.
@@ -213,49 +211,6 @@ end
 function E.is_there(id)
   local j = E.job_cache[id]
   return j or j == nil and there_before[id]
-end
-
-local run, NOW_HEX = nil, fmt('%x', max(now, 0))
--- Writes down what the plain jobs of a lane have come to, before anybody else looks.
-function E.end_plain_run()
-  local r = run
-  if not r then return end
-  run = nil
-  local q, l, n = r.queue, r.lane, r.n
-  q.r = q.r + n
-  E.touch_queue(q)
-  E.enter_plain(q, l, n, r.first)
-  l.jobs = l.jobs + n
-  local m = E.minute_of(q)
-  m[1] = m[1] + n
-  E.note_run('enqueue - r 0 ' .. q.id, q.id, r.ids)
-  E.rung_lanes[l.id] = (E.rung_lanes[l.id] or 0) + n
-  E.later('HSET', JOBS, r.sets)
-  E.later('ZADD', READY, r.ready)
-end
--- The common case, without an object: a job with nothing but defaults, new, in a lane that is there. Does what `create`
--- would do; false when it is not that case.
-function E.create_plain(id, fields, rest)
-  local fingerprint, lane_no = match(fields, '^(%x+) (%d+)$')
-  if not fingerprint or there_before[id] or E.job_cache[id] ~= nil then return false end
-  local r = run
-  if not r or r.no ~= lane_no then
-    E.end_plain_run()
-    local known = call_lanes[tonumber(lane_no)]
-    local q, l = E.find_queue(known.queue_name), known.id and E.lane(known.id)
-    if not q or not l or q.settings.len_max or not E.group(q.plain) then return false end
-    r = { no = lane_no, queue = q, lane = l, n = 0, ids = {}, sets = {}, ready = {}, member = E.enc(l.id) .. E.enc(q.plain) .. '8000',
-      head = fmt('1 %x %x ', q.id, l.id) }
-    run = r
-  end
-  local row, n = E.bump(E.SEQ), r.n + 1
-  local record = r.head .. fmt('%x', row) .. ' ' .. NOW_HEX .. ' ' .. fingerprint .. '\n' .. rest
-  local placed = fmt('%012x', E.MIDDLE + row)
-  if n == 1 then r.first = '8000' .. placed end
-  r.n, r.ids[n], there_before[id] = n, id, record
-  r.sets[2 * n - 1], r.sets[2 * n] = id, record
-  r.ready[2 * n - 1], r.ready[2 * n] = 0, r.member .. placed .. id
-  return true
 end
 
 -- One job of a call: what became of it.

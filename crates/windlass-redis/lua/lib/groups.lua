@@ -67,6 +67,8 @@ end
 -- Parks a group or brings it back, as its limits and its state say now.
 function E.review(g)
   if not g.name then return end
+  local s = E.queue(g.queue).settings
+  if g.parked == 'N' and not (g.wake or g.cap or g.rate or s.g_cap or s.g_rate) then return end
   local was = g.parked
   local parked, wake = standing(g)
   if was == parked and g.wake == wake then return end
@@ -108,19 +110,6 @@ local function enter_ready(j, q)
   local l = E.lane(j.lane)
   if l.ready == 0 or j.ord < l.head then l.head = j.ord end
   l.ready = l.ready + 1
-  E.touch_lane(l)
-end
-
--- So many jobs that name no group are ready now, the first of them at `ord`: what `enter_ready` does for each.
-function E.enter_plain(q, l, n, ord)
-  local g = E.group(q.plain)
-  if g.ready == 0 and g.vtime < q.vtime then g.vtime = max(g.vtime, present_in(l.id, q.vtime)) end
-  g.ready = g.ready + n
-  E.touch_group(g)
-  local s = E.sub_of(l.id, g.id)
-  E.put_sub(l.id, g, s.ready + n, s.vtime or g.vtime)
-  if l.ready == 0 or ord < l.head then l.head = ord end
-  l.ready = l.ready + n
   E.touch_lane(l)
 end
 

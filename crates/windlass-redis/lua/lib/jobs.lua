@@ -6,7 +6,8 @@
 --             special, `g` for one of a named group, else `x`; token of the lease, or of the last report; the state that report led to; row; time of
 --             the last claim; end of the lease, time of the end, or due time. Then: queue, lane, attempt, attempts, stalls,
 --             stalls allowed, retries, cancel, place, ready since, group, created, flags, removal time, token and state of
---             the last report while there is a lease, worker
+--             the last report while there is a lease, worker. Behind the attempt of a job with nothing but defaults: `*`, created,
+--             worker
 --
 -- States: s scheduled, r ready, a active, S succeeded, F failed, C cancelled. Flags: g names a group, d has a dedup key,
 -- k says itself how long it is kept, l heads its priority, q quarantined, x has a result, progress or failures, o has a log.
@@ -15,7 +16,8 @@ E.HEAD = '^1 (%x+) (%x+) (%x+) (%x+) (%x+)(.-)\n'
 E.HEAD_REST = '^ (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$'
 E.LIFE_TEXT = '^(%a) [pgx] (%S+) (%S) (%x+) (%S+) (%S+) (%x+) (%x+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%x+) (%x+) (%S+)'
   .. ' (%x+) (%S+) (%S+) (%S+) (%S) (.*)$'
-E.NO_TOKEN, E.NO_TIME = '----------------', '---------------'
+E.SHORT_LIFE = '^(%a [px] %S+ %S (%x+) %S+ %S+ (%x+) %x+ %d+) %* (%x+) (.*)$'
+E.NO_TOKEN = '----------------'
 E.job_cache, E.dirty_jobs = {}, {}
 -- Lives that this step has written as texts, without an object.
 E.fresh_lives = {}
@@ -67,9 +69,17 @@ end
 local function is_ended(state)
   return state == 'S' or state == 'F' or state == 'C'
 end
+-- A life as it would be without the short form.
+local function whole_life(text)
+  local first, row, queue_id, created, worker = match(text, E.SHORT_LIFE)
+  if not first or #row ~= 12 or #queue_id > 13 then return text end
+  local q = E.queue(tonumber(queue_id, 16))
+  return first .. ' 3 0 1 0 0 ' .. E.place(0, tonumber(row, 16), false) .. ' ' .. created .. ' ' .. (q and q.plain or '-') .. ' '
+    .. created .. ' - - - - ' .. worker
+end
 function E.read_life(j, text)
   local state, token, last_state, row, claimed, time, queue_id, lane_id, attempt, attempts, stalls, stalls_max, retries, cancel,
-    ord, ready_at, group_id, created, flags, remove_at, before_token, before_state, worker = match(text, E.LIFE_TEXT)
+    ord, ready_at, group_id, created, flags, remove_at, before_token, before_state, worker = match(whole_life(text), E.LIFE_TEXT)
   if not state or not match(state, '[sraSFC]') or #queue_id > 13 or #lane_id > 13 or #row ~= 12 or #created > 13 or #ready_at > 13
     or not (E.upto(E.U32, attempt) and E.upto(E.U32, attempts) and E.upto(E.U32, stalls) and E.upto(E.U32, stalls_max)
     and E.upto(E.U32, retries)) then
@@ -199,9 +209,6 @@ function E.touch(j)
   j.touched = true
 end
 
-function E.time15(t)
-  return t and fmt('%015d', t) or E.NO_TIME
-end
 function E.life_text(j)
   local active = j.state == 'a'
   local mark = 'x'

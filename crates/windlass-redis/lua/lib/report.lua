@@ -32,99 +32,113 @@ local function report_one(j, token, kind, argument, extra)
   return j.state, false
 end
 
-local run, NOW15 = nil, E.time15(now)
+local out, run
+-- Jobs of which the step has an outcome.
+local done = {}
 -- What goes into the memo: token and state, then ids.
 local told = {}
 
 -- Writes down what the plain jobs have come to, before anybody else looks.
-local function end_run()
-  local r = run
-  if not r then return end
-  run = nil
-  local q = E.queue(r.queue)
+local function end_runs()
+  local o = out
+  out, run = nil, nil
+  if not o or o.n == 0 then return end
+  local q = E.queue(o.queue)
   local g, m = E.group(q.plain), E.minute_of(q)
   if q.settings.cap and q.a >= q.settings.cap then E.ring_queue(q.id, 1) end
-  q.a, q.S = max(q.a - r.n, 0), q.S + r.n
+  q.a, q.S = max(q.a - o.n, 0), q.S + o.n
   E.touch_queue(q)
-  g.active = max(g.active - r.plain, 0)
+  g.active = max(g.active - o.plain, 0)
   E.touch_group(g)
-  m[3], m[9] = m[3] + r.n, m[9] + r.ran
-  E.later('ZREM', E.LEASES, r.leases)
-  E.later('ZADD', E.ENDED, r.ended)
-  E.later('HSET', LIFE, r.sets)
-  E.note_run('complete a S ' .. r.attempt .. ' ' .. r.queue, r.queue, r.ids)
-  E.ended_runs[#E.ended_runs + 1] = r.ids
-  told[#told + 1] = '\n' .. r.token .. ' S ' .. concat(r.ids, ',')
+  m[3], m[9] = m[3] + o.n, m[9] + o.ran
+  E.later('ZREM', E.LEASES, o.leases)
+  E.later('ZADD', E.ENDED, o.ended)
+  E.later('HSET', LIFE, o.sets)
+  local lines, pieces = E.told_of(o)
+  E.note_lines(concat(lines), o.queue, o.n)
+  E.ended_runs[#E.ended_runs + 1] = o.ids
+  told[#told + 1] = concat(pieces)
 end
 
 local function group_of(life)
   return tonumber(match(life, '^%x+ %x+ %d+ %d+ %d+ %d+ %d+ %d %x+ %x+ (%d+) ', 69) or 0)
 end
 
--- The common case, without an object: an outcome without a result, of a job without a key or any flag. Does what
--- `E.complete` would do; false when it is not that case.
-local function complete_plain(id, token, life)
-  local mark = sub(life, 3, 3)
-  if mark == 'x' or sub(life, 5, 20) ~= token or sub(life, 1, 1) ~= 'a' then return false end
-  local where = match(life, '^%x+ %x+ %d+ ', 69)
-  local r = run
-  if not r or r.where ~= where or r.token ~= token then
-    end_run()
-    local queue_id, lane_id, attempt = match(where or '', '^(%x+) (%x+) (%d+) ')
-    local q = queue_id and E.queue(tonumber(queue_id, 16))
-    if not q or not E.group(q.plain) then return false end
-    r = { queue = q.id, where = where, token = token, attempt = attempt, n = 0, plain = 0, ran = 0, leases = {}, ended = {}, sets = {}, ids = {},
-      entry = E.enc(q.id) .. 'S0' .. E.hex12(max(now, 0)), lane_text = E.enc(tonumber(lane_id, 16)), first = 'S x ' .. token .. ' S ' }
-    run = r
+-- The common case, without an object: outcomes without a result, of jobs without a key or any flag, from the `i`-th on. Does
+-- what `E.complete` would do; answers where it has stopped, `i` when that is not such a case.
+local function complete_plain(i, outcomes, lives, groups)
+  local ids, life = outcomes.ids, lives[i]
+  local mark = life and sub(life, 3, 3)
+  if mark ~= 'p' and mark ~= 'g' then return i end
+  local reached = run and E.end_some(out, run, mark, i, outcomes, lives)
+  if not reached or reached == i then
+    local another = E.run_of(outcomes.tokens[i], life)
+    local q = another and E.queue(another.queue)
+    if not q or not E.group(q.plain) then return i end
+    if out and out.queue ~= q.id then end_runs() end
+    if not out then
+      out = E.new_ended(q.id)
+      out.plain, out.seen = 0, done
+    end
+    run = another
+    E.add_run(out, run)
+    reached = E.end_some(out, run, mark, i, outcomes, lives)
+    if reached == i then
+      run, out.runs[#out.runs] = nil, nil
+      return i
+    end
   end
-  local g = mark == 'g' and E.group(group_of(life))
-  if mark == 'g' and not g then return false end
-  local n = r.n + 1
-  r.n = n
-  if g then
-    g.active = max(g.active - 1, 0)
-    E.touch_group(g)
-    E.review(g)
-    E.drop_idle(g)
-  else
-    r.plain = r.plain + 1
+  for k = i, reached - 1 do
+    E.fresh_lives[ids[k]] = done[ids[k]]
+    local g = groups[k]
+    if g then
+      g.active = max(g.active - 1, 0)
+      E.touch_group(g)
+      E.review(g)
+      E.drop_idle(g)
+    else
+      out.plain = out.plain + 1
+    end
   end
-  local row = sub(life, 24, 35)
-  local ended = r.first .. sub(life, 24, 52) .. NOW15 .. sub(life, 68)
-  E.fresh_lives[id] = ended
-  r.leases[n], r.ids[n] = row .. id, id
-  r.ended[2 * n - 1], r.ended[2 * n] = 0, r.entry .. row .. r.lane_text .. id
-  r.sets[2 * n - 1], r.sets[2 * n] = id, ended
-  r.ran = r.ran + max(now - tonumber(sub(life, 37, 51)), 0)
-  return true
+  return reached
 end
 
--- Reads and applies the outcomes of the arguments: id, token, kind, argument, extra of each. Answers a text per outcome.
-function E.report()
-  local worker, n = E.arg(), E.num()
-  local first = E.at
-  local ids = {}
-  for i = 1, n do ids[i] = ARGV[first + 5 * i - 4] end
-  local lives = E.hmget(LIFE, ids)
-  local groups = {}
-  for i = 1, n do
-    if lives[i] and sub(lives[i], 3, 3) == 'g' then groups[#groups + 1] = group_of(lives[i]) end
+-- The named groups of jobs, by their places. A job whose group is not there is none that goes the short way.
+local function groups_of(ids, lives)
+  local asked, of, groups = {}, {}, {}
+  for i = 1, #ids do
+    if lives[i] and sub(lives[i], 3, 3) == 'g' then
+      local id = group_of(lives[i])
+      asked[#asked + 1], of[i] = id, id
+    end
   end
-  E.know_groups(groups)
-  local answers, noted, memo = {}, {}, nil
-  for i, id in ipairs(ids) do
-    local base = first + 5 * i - 4
-    local token, kind, extra = ARGV[base + 1], ARGV[base + 2], ARGV[base + 4]
-    if kind == 'c' and extra == '' and lives[i] and E.job_cache[id] == nil and not E.fresh_lives[id]
-      and complete_plain(id, token, lives[i]) then
-      answers[i] = 'S'
-    else
-      end_run()
+  E.know_groups(asked)
+  for i, id in pairs(of) do
+    groups[i] = E.group(id)
+    if not groups[i] then E.known_lives[ids[i]], lives[i] = lives[i], false end
+  end
+  return groups
+end
+
+-- Applies outcomes. Answers a text per outcome.
+function E.report(outcomes)
+  local ids, n = outcomes.ids, outcomes.n
+  local lives = E.hmget(LIFE, ids)
+  local groups = groups_of(ids, lives)
+  local answers, noted, memo, i = {}, {}, nil, 1
+  -- ends because: every round is done with an outcome
+  while i <= n do
+    local reached = complete_plain(i, outcomes, lives, groups)
+    for k = i, reached - 1 do answers[k] = 'S' end
+    if reached == i then
+      local id, token = ids[i], outcomes.tokens[i]
+      end_runs()
       if E.known_lives[id] == nil then E.known_lives[id] = lives[i] end
-      local state, repeated = report_one(E.readable(id), token, kind, ARGV[base + 3], extra)
+      local state, repeated =
+        report_one(E.readable(id), token, outcomes.kinds[i] or 'c', outcomes.arguments[i] or '', outcomes.extras[i] or '')
       if not state then
         -- Told in this very report, or in the one before.
-        memo = memo or read_memo(worker)
+        memo = memo or read_memo(outcomes.worker)
         state, repeated = noted[id .. token] or memo[id .. token], true
       end
       if state then
@@ -134,10 +148,13 @@ function E.report()
       else
         answers[i] = 'lost'
       end
+      -- What was read of it is not true any more.
+      done[id] = true
+      reached = i + 1
     end
+    i = reached
   end
-  end_run()
-  E.at = first + 5 * n
-  if #told > 0 then E.hput(E.CLAIMS, 'r' .. worker, E.int(now) .. concat(told)) end
+  end_runs()
+  if #told > 0 then E.hput(E.CLAIMS, 'r' .. outcomes.worker, E.int(now) .. concat(told)) end
   return answers
 end

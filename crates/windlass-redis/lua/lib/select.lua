@@ -5,7 +5,7 @@
 -- first group as soon as no ring can still hold an earlier one. Rings are read in chunks, so that a claim of n jobs reads
 -- O(n) of them, however many groups there are.
 
-local TURN = 2 ^ 20
+local TURN = E.TURN
 
 -- A heap of pairs, the smallest first: numbers or texts, then numbers.
 local function before(a, b)
@@ -64,11 +64,28 @@ local function bound_of(head)
   return last and sub(head.read_to, 1, 4) .. fmt('%012x', last + 1) or head.read_to
 end
 
+-- The lanes of a claim in which a group has ready jobs.
+local function lanes_of(choice, g)
+  if choice.only_plain or #choice.lanes == 1 then return choice.lanes end
+  local mine = {}
+  if not g.name then
+    local groups = {}
+    for i = 1, #choice.lanes do groups[i] = g.id end
+    E.know_subs(choice.lanes, groups)
+  end
+  for _, id in ipairs(choice.lanes) do
+    local there
+    if g.name then there = g.lanes[id] else there = E.sub_of(id, g.id).ready > 0 end
+    if there then mine[#mine + 1] = id end
+  end
+  return mine
+end
+
 -- A group was found in a ring.
 local function meet(choice, lane_id, ring_vtime, g)
   local served = choice.groups[g.id]
   if served then
-    if ring_vtime < served.vtime then served.stale[#served.stale + 1] = lane_id end
+    if ring_vtime < served[1] then served.stale[#served.stale + 1] = lane_id end
     return
   end
   -- Its limits may have been lowered since it took its place.
@@ -77,33 +94,20 @@ local function meet(choice, lane_id, ring_vtime, g)
   local cap, rate, per, weight = E.limits(g)
   local room = cap and max(cap - g.active, 0) or math.huge
   if rate then room = min(room, E.meter_room(g.meter, rate, per)) end
-  local mine
-  if choice.only_plain or #choice.lanes == 1 then
-    mine = choice.lanes
-  else
-    mine = {}
-    if not g.name then
-      local fields = {}
-      for i, id in ipairs(choice.lanes) do fields[i] = E.sub_field(id, g.id) end
-      E.know_subs(fields)
-    end
-    for _, id in ipairs(choice.lanes) do
-      local there
-      if g.name then there = g.lanes[id] else there = E.sub_of(id, g.id).ready > 0 end
-      if there then mine[#mine + 1] = id end
-    end
-  end
-  local heads, order = {}, {}
+  local mine = lanes_of(choice, g)
+  local heads, order = {}, #mine > 1 and {}
   for i, id in ipairs(mine) do
     heads[i] = { lane = id, orders = {}, first = 1, more = true }
-    push(order, { E.lane(id).head, i })
+    if order then push(order, { E.lane(id).head, i }) end
   end
-  choice.groups[g.id] = {
-    group = g, vtime = g.vtime, turn = floor(TURN / max(weight, 1)), room = room, heads = heads, order = order,
+  -- Itself an item of the heap, by virtual time and number.
+  served = {
+    g.vtime, g.id, group = g, turn = floor(TURN / max(weight, 1)), room = room, heads = heads, order = order,
     stale = ring_vtime < g.vtime and { lane_id } or {}, taken = 0,
   }
+  choice.groups[g.id] = served
   choice.count = choice.count + 1
-  push(choice.heap, { g.vtime, g.id })
+  push(choice.heap, served)
 end
 
 -- Reads the rings until none of them can hold a group that comes before the heap's first.
@@ -133,49 +137,58 @@ local function read_rings(choice)
   end
 end
 
--- The first job of a group over all its lanes. A lane is looked into only when it may hold that job.
-local function next_of(served, share)
-  local chunk = floor(share / max(#served.heads, 1)) + 1
+-- Reads on in a lane when what was read of it is used up; answers the place of its next job.
+local function look_into(head, group_id, chunk)
+  if not head.orders[head.first] and head.more then
+    head.orders, head.members, head.id_at = ready_of(head.lane, group_id, head.read_to, chunk)
+    head.first = 1
+    head.more = #head.orders == chunk
+    head.read_to = head.orders[#head.orders] or head.read_to
+  end
+  return head.orders[head.first]
+end
+-- Takes the next job of a lane.
+local function take(choice, head, group_id)
+  local n, member = #choice.ids + 1, head.members[head.first]
+  head.first = head.first + 1
+  choice.ids[n], choice.members[n], choice.its_lanes[n], choice.its_groups[n] = sub(member, head.id_at), member, head.lane, group_id
+  return true
+end
+-- Takes the first job of a group over all its lanes; false when there is none. A lane is looked into only when it may hold
+-- that job.
+local function take_next(choice, served, share)
+  local heads, order, group_id = served.heads, served.order, served[2]
+  local chunk = floor(share / max(#heads, 1)) + 1
+  if not order then return heads[1] and look_into(heads[1], group_id, chunk) and take(choice, heads[1], group_id) end
   -- ends because: every round reads on in a lane, finds its first job, or is done with it
-  while served.order[1] do
-    local item = pop(served.order)
-    local head = served.heads[item[2]]
-    if not head.orders[head.first] and head.more then
-      head.orders, head.members, head.id_at = ready_of(head.lane, served.group.id, head.read_to, chunk)
-      head.first = 1
-      head.more = #head.orders == chunk
-      head.read_to = head.orders[#head.orders] or head.read_to
-    end
-    local ord = head.orders[head.first]
+  while order[1] do
+    local item = pop(order)
+    local head = heads[item[2]]
+    local ord = look_into(head, group_id, chunk)
     if ord and ord > item[1] then
-      push(served.order, { ord, item[2] })
+      push(order, { ord, item[2] })
     elseif ord then
-      local member = head.members[head.first]
-      head.first = head.first + 1
+      take(choice, head, group_id)
       local bound = bound_of(head)
-      if bound then push(served.order, { bound, item[2] }) end
-      return { sub(member, head.id_at), member, head.lane, served.group.id, ord }
+      if bound then push(order, { bound, item[2] }) end
+      return true
     end
   end
-  return nil
+  return false
 end
 
 -- Gives a group its turn, or all that are left if nobody else is there, and puts it back if it may have more.
-local function serve(choice, id)
-  local left = choice.max - #choice.picked
+local function serve(choice, served)
+  local left = choice.max - #choice.ids
   local alone = not choice.heap[1] and not choice.rings[1]
   local share = floor(left / (#choice.heap + 1))
-  local served = choice.groups[id]
   for _ = 1, alone and left or 1 do
-    if served.room == 0 then return end
-    local found = next_of(served, share)
-    if not found then return end
-    choice.picked[#choice.picked + 1] = found
+    if served.room == 0 or not take_next(choice, served, share) then return end
     served.room = served.room - 1
     served.taken = served.taken + 1
-    served.vtime = served.vtime + served.turn
+    served[1] = served[1] + served.turn
   end
-  push(choice.heap, { served.vtime, id })
+  push(choice.heap, served)
 end
 
 -- Tightens the hint of a lane of which the claim has seen the first job that stays.
@@ -193,35 +206,42 @@ end
 local function settle_choice(q, choice)
   local s = q.settings
   if s.rate then
-    E.meter_take(q.meter, s.rate, s.per, #choice.picked)
+    E.meter_take(q.meter, s.rate, s.per, #choice.ids)
     E.touch_queue(q)
+  end
+  local lanes, groups = {}, {}
+  for _, served in pairs(choice.groups) do
+    for _, head in ipairs(served.heads) do
+      if head.read_to then lanes[#lanes + 1], groups[#groups + 1] = head.lane, served[2] end
+    end
+  end
+  E.know_subs(lanes, groups)
+  -- A single group needs no order among groups; correcting its place in a thousand lanes would be for nothing.
+  local function correct(lane_id, served)
+    local place_now = E.sub_of(lane_id, served[2])
+    if choice.count > 1 and place_now.vtime and place_now.vtime < served[1] then
+      E.put_sub(lane_id, served.group, place_now.ready, served[1])
+    end
   end
   for _, served in pairs(choice.groups) do
     local g = served.group
     if served.taken > 0 then
       local _, rate, per = E.limits(g)
-      g.vtime = served.vtime
+      g.vtime = served[1]
       if rate then E.meter_take(g.meter, rate, per, served.taken) end
       E.touch_group(g)
     end
-    for _, head in ipairs(served.heads) do move_head(head, g) end
-    -- A single group needs no order among groups; correcting its place in a thousand lanes would be for nothing.
-    if choice.count > 1 then
-      local function correct(lane_id)
-        local place_now = E.sub_of(lane_id, g.id)
-        if place_now.vtime and place_now.vtime < served.vtime then E.put_sub(lane_id, g, place_now.ready, served.vtime) end
-      end
-      for _, head in ipairs(served.heads) do
-        if head.read_to and served.taken > 0 then correct(head.lane) end
-      end
-      for _, lane_id in ipairs(served.stale) do correct(lane_id) end
+    for _, head in ipairs(served.heads) do
+      move_head(head, g)
+      if head.read_to and served.taken > 0 then correct(head.lane, served) end
     end
+    for _, lane_id in ipairs(served.stale) do correct(lane_id, served) end
   end
 end
 
 -- The same for one lane while no named group has a ready job: nobody to share with.
 function E.select_plain(q, lane_id, most)
-  if most == 0 then return {}, {}, {}, {}, {} end
+  if most == 0 then return {}, {}, {}, {} end
   local g = E.group(q.plain)
   local orders, members, id_at = ready_of(lane_id, g.id, nil, most + 1)
   local taken, began = min(most, #orders), g.vtime
@@ -239,15 +259,15 @@ function E.select_plain(q, lane_id, most)
   end
   local ids, lanes, groups = {}, {}, {}
   for i = 1, taken do ids[i], lanes[i], groups[i] = sub(members[i], id_at), lane_id, g.id end
-  return ids, members, orders, lanes, groups
+  return ids, members, lanes, groups
 end
 
--- The next `most` jobs of these lanes, in the order in which they should start: ids, index entries, places, lanes, groups.
+-- The next `most` jobs of these lanes, in the order in which they should start: ids, index entries, lanes, groups.
 -- Turns, caps and rates are charged.
 function E.select(q, lanes, most)
-  if #lanes == 0 or most == 0 then return {}, {}, {}, {}, {} end
+  if #lanes == 0 or most == 0 then return {}, {}, {}, {} end
   local choice = {
-    rings = {}, heap = {}, groups = {}, lanes = lanes, picked = {}, max = most, only_plain = q.named == 0, count = 0,
+    rings = {}, heap = {}, groups = {}, lanes = lanes, ids = {}, members = {}, its_lanes = {}, its_groups = {}, max = most, only_plain = q.named == 0, count = 0,
     chunk = min(floor(2 * most / #lanes) + 2, most + 1),
   }
   if choice.only_plain then
@@ -258,22 +278,18 @@ function E.select(q, lanes, most)
     for i, id in ipairs(lanes) do choice.rings[i] = { lane = id } end
   end
   -- ends because: every round picks a job, or takes a group out of the heap for good
-  while #choice.picked < most do
+  while #choice.ids < most do
     read_rings(choice)
-    local first = pop(choice.heap)
-    if not first then break end
-    serve(choice, first[2])
+    local served = pop(choice.heap)
+    if not served then break end
+    local found_at = served[1]
+    serve(choice, served)
     -- Where the last turn began. Newcomers start no earlier, or they would catch up on turns before their time.
-    local served = choice.groups[first[2]]
-    local began = max(served.vtime - served.turn, 0)
+    local began = max(served[1] - served.turn, 0)
     -- Never back: a lane that few workers serve lags behind the others.
-    q.vtime = max(q.vtime, first[1], began)
+    q.vtime = max(q.vtime, found_at, began)
     E.touch_queue(q)
   end
   settle_choice(q, choice)
-  local ids, members, orders, its_lanes, groups = {}, {}, {}, {}, {}
-  for i, found in ipairs(choice.picked) do
-    ids[i], members[i], its_lanes[i], groups[i], orders[i] = found[1], found[2], found[3], found[4], found[5]
-  end
-  return ids, members, orders, its_lanes, groups
+  return choice.ids, choice.members, choice.its_lanes, choice.its_groups
 end

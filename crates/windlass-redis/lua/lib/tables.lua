@@ -183,14 +183,23 @@ end
 
 -- Groups.
 function E.read_group(id, text)
-  local queue_id, ready, active, vtime, parked, wake, cap, rate, per, weight, meter, lanes, name =
-    match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%u) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
-  if not queue_id then return nil end
-  local g = {
-    id = id, queue = tonumber(queue_id), ready = tonumber(ready), active = tonumber(active), vtime = tonumber(vtime),
-    parked = parked, wake = E.opt(wake), cap = E.opt(cap), rate = E.opt(rate), per = E.opt(per), weight = E.opt(weight),
-    meter = E.meter_of(meter), name = name ~= '-' and sub(name, 2) or nil, lanes = {},
-  }
+  -- Most are neither parked nor limited by settings of their own.
+  local queue_id, ready, active, vtime, lanes, name = match(text or '', '^(%d+) (%d+) (%d+) (%d+) N %- %- %- %- %- %- (%S+) (.+)$')
+  local g
+  if queue_id then
+    g = { id = id, queue = tonumber(queue_id), parked = 'N', meter = {} }
+  else
+    local parked, wake, cap, rate, per, weight, meter
+    queue_id, ready, active, vtime, parked, wake, cap, rate, per, weight, meter, lanes, name =
+      match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%u) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
+    if not queue_id then return nil end
+    g = {
+      id = id, queue = tonumber(queue_id), parked = parked, wake = E.opt(wake), cap = E.opt(cap), rate = E.opt(rate),
+      per = E.opt(per), weight = E.opt(weight), meter = E.meter_of(meter),
+    }
+  end
+  g.ready, g.active, g.vtime, g.name = tonumber(ready), tonumber(active), tonumber(vtime), name ~= '-' and sub(name, 2) or nil
+  g.lanes, g.lanes_text = {}, lanes
   if lanes ~= '-' then
     for l in gmatch(lanes, '%d+') do g.lanes[tonumber(l)] = true end
   end
@@ -222,11 +231,17 @@ function E.lanes_of_group(g)
   return ids
 end
 function E.write_group(g)
-  local lanes = E.lanes_of_group(g)
-  E.hput(E.GROUPS, g.id, g.queue .. ' ' .. g.ready .. ' ' .. g.active .. ' ' .. E.int(g.vtime) .. ' ' .. g.parked .. ' '
-    .. (g.wake and E.int(g.wake) or '-') .. ' ' .. E.or_dash(g.cap) .. ' ' .. E.or_dash(g.rate) .. ' ' .. E.or_dash(g.per) .. ' '
-    .. E.or_dash(g.weight) .. ' ' .. E.meter_text(g.meter) .. ' ' .. (#lanes > 0 and concat(lanes, ',') or '-') .. ' '
-    .. (g.name and '+' .. g.name or '-'))
+  if not g.lanes_text then
+    local lanes = E.lanes_of_group(g)
+    g.lanes_text = #lanes > 0 and concat(lanes, ',') or '-'
+  end
+  local settings = ' N - - - - - - '
+  if g.parked ~= 'N' or g.wake or g.cap or g.rate or g.weight or g.meter[1] then
+    settings = ' ' .. g.parked .. ' ' .. (g.wake and E.int(g.wake) or '-') .. ' ' .. E.or_dash(g.cap) .. ' ' .. E.or_dash(g.rate) .. ' '
+      .. E.or_dash(g.per) .. ' ' .. E.or_dash(g.weight) .. ' ' .. E.meter_text(g.meter) .. ' '
+  end
+  E.hput(E.GROUPS, g.id, g.queue .. ' ' .. g.ready .. ' ' .. g.active .. ' ' .. E.int(g.vtime) .. settings .. g.lanes_text
+    .. (g.name and ' +' .. g.name or ' -'))
 end
 E.group_ids = {}
 -- The numbers of named groups, read together: fields `n<queue> <name>`.
@@ -289,34 +304,45 @@ function E.park_group(g, parked, wake)
   E.touch_group(g)
 end
 
--- The jobs of one group in one lane.
-function E.sub_field(lane_id, group_id)
-  return 's' .. lane_id .. ':' .. group_id
-end
-function E.read_sub(text)
+-- The jobs of one group in one lane: by lane, then by group.
+local function sub_of_text(field, text)
   local ready, vtime = match(text or '', '^(%d+) (%S+)$')
-  if not ready then return { ready = 0 } end
-  return { ready = tonumber(ready), vtime = E.opt(vtime) }
+  if not ready then return { field = field, ready = 0 } end
+  return { field = field, ready = tonumber(ready), vtime = E.opt(vtime) }
 end
-function E.know_subs(fields)
-  local ask = {}
-  for _, field in ipairs(fields) do
-    if not E.sub_cache[field] then ask[#ask + 1] = field end
+-- Loads those of lanes and groups, pair by pair.
+function E.know_subs(lanes, groups)
+  local ask, ask_lane, ask_group = {}, {}, {}
+  for i, lane_id in ipairs(lanes) do
+    local known = E.sub_cache[lane_id]
+    if not known or not known[groups[i]] then
+      local n = #ask + 1
+      ask[n], ask_lane[n], ask_group[n] = 's' .. lane_id .. ':' .. groups[i], lane_id, groups[i]
+    end
   end
   local found = E.hmget(E.GROUPS, ask)
-  for i, field in ipairs(ask) do E.sub_cache[field] = E.read_sub(found[i]) end
+  for i, field in ipairs(ask) do
+    local known = E.sub_cache[ask_lane[i]]
+    if not known then
+      known = {}
+      E.sub_cache[ask_lane[i]] = known
+    end
+    known[ask_group[i]] = sub_of_text(field, found[i])
+  end
 end
 function E.sub_of(lane_id, group_id)
-  local field = E.sub_field(lane_id, group_id)
-  if not E.sub_cache[field] then E.know_subs({ field }) end
-  return E.sub_cache[field]
+  local known = E.sub_cache[lane_id]
+  if not known or not known[group_id] then
+    E.know_subs({ lane_id }, { group_id })
+    known = E.sub_cache[lane_id]
+  end
+  return known[group_id]
 end
 function E.ring_member(lane_id, vtime, group_id)
   return E.enc(lane_id) .. fmt('%016x', vtime) .. E.enc(group_id)
 end
 -- Changes it; one with nothing ready is removed.
 function E.put_sub(lane_id, g, ready, vtime)
-  local field = E.sub_field(lane_id, g.id)
   local s = E.sub_of(lane_id, g.id)
   local was_in, is_in = s.ready > 0 and s.vtime or nil, ready > 0 and vtime or nil
   if was_in ~= is_in then
@@ -324,7 +350,7 @@ function E.put_sub(lane_id, g, ready, vtime)
     if is_in then E.zput(E.RING, E.ring_member(lane_id, is_in, g.id), 0) end
   end
   if (s.ready > 0) ~= (ready > 0) and g.name then
-    g.lanes[lane_id] = ready > 0 or nil
+    g.lanes[lane_id], g.lanes_text = ready > 0 or nil, nil
     E.touch_group(g)
   end
   if ready > 0 then
@@ -333,7 +359,7 @@ function E.put_sub(lane_id, g, ready, vtime)
     s.ready, s.vtime = 0, nil
   end
   -- Its text is made at the end of the step.
-  E.hput(E.GROUPS, field, s)
+  E.hput(E.GROUPS, s.field, s)
 end
 -- The ring of a lane beyond an entry: virtual times, groups and entries. What is damaged is of group 0, which is none.
 function E.ring_of(lane_id, after, limit)

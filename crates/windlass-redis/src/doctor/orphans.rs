@@ -5,7 +5,7 @@
 use super::{Depth, Finding, about, bytes, count};
 use crate::link::{Call, Script};
 use crate::reply::{Items, maybe};
-use crate::scripts::{ENGINE, Flags, script};
+use crate::scripts::{Flags, script};
 use crate::store::RedisStore;
 use std::sync::LazyLock;
 use windlass_core::Result;
@@ -26,7 +26,7 @@ const LATE_MS: u64 = 3_600_000;
 /// A queue may hold so many more ended jobs than it should, while they come faster than they are removed.
 const OVER: u64 = 10_000;
 
-static LOOK: LazyLock<Script> = LazyLock::new(|| script("doctor", Flags::Reads, &[&ENGINE], include_str!("look.lua")));
+static LOOK: LazyLock<Script> = LazyLock::new(|| script("doctor", Flags::Reads, include_str!("look.lua")));
 
 /// What a page, or many of them, had to tell.
 #[derive(Default)]

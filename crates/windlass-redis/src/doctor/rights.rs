@@ -8,7 +8,7 @@ use crate::store::RedisStore;
 use windlass_core::{Error, Result};
 
 /// What the scripts and the store run on keys: the name, and what stands behind the key.
-const ON_KEYS: [(&str, &[&str]); 27] = [
+const ON_KEYS: [(&str, &[&str]); 28] = [
     ("HGET", &["f"]),
     ("HMGET", &["f"]),
     ("HGETALL", &[]),
@@ -35,6 +35,7 @@ const ON_KEYS: [(&str, &[&str]); 27] = [
     ("ZRANGEBYLEX", &["-", "+"]),
     ("ZREVRANGEBYLEX", &["+", "-"]),
     ("ZRANGEBYSCORE", &["0", "0"]),
+    ("ZREMRANGEBYLEX", &["-", "+"]),
     ("ZLEXCOUNT", &["-", "+"]),
 ];
 

@@ -61,6 +61,8 @@ impl Gathering {
 /// Sends what waits until nothing does.
 async fn send_all(caller: Arc<Caller>, state: Arc<Mutex<State>>) {
     loop {
+        // Those who have just got their answers come again at once, and can come along.
+        tokio::task::yield_now().await;
         let group = {
             let mut state = state.lock();
             if state.waiting.is_empty() {
