@@ -62,12 +62,15 @@ function E.new_leases(claim, queue_id)
 end
 -- The next ones are of this lane and this group.
 function E.lease_from(out, lane_id, group_id, plain_id)
-  local lane_hex, token = fmt('%x', lane_id), out.claim.token
-  out.head = '1 ' .. out.queue_hex .. ' ' .. lane_hex .. ' '
-  out.flags = group_id == plain_id and '-' or 'g'
-  out.usual = (group_id == plain_id and 'a p ' or 'a g ') .. token .. ' - '
-  out.other = 'a x ' .. token .. ' - '
-  out.middle = out.times .. lane_hex .. ' 1 '
+  if out.lane ~= lane_id then
+    local lane_hex, token = fmt('%x', lane_id), out.claim.token
+    out.lane = lane_id
+    out.head = '1 ' .. out.queue_hex .. ' ' .. lane_hex .. ' '
+    out.plain, out.named, out.other = 'a p ' .. token .. ' - ', 'a g ' .. token .. ' - ', 'a x ' .. token .. ' - '
+    out.middle = out.times .. lane_hex .. ' 1 '
+  end
+  local plain = group_id == plain_id
+  out.flags, out.usual = plain and '-' or 'g', plain and out.plain or out.named
   out.group = ' ' .. group_id .. ' '
   -- Where in an index entry of theirs the place begins.
   out.at = #E.enc(lane_id) + #E.enc(group_id) + 1
