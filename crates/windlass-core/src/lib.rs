@@ -5,6 +5,7 @@
 
 pub mod engine;
 pub mod error;
+pub mod graph;
 pub mod id;
 pub mod job;
 pub mod kv;

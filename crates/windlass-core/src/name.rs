@@ -21,6 +21,27 @@ fn check(field: &'static str, text: &str) -> Result<()> {
     }
 }
 
+/// The one of these names that was probably meant.
+pub fn nearest<'n>(typed: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let near = known.into_iter().map(|name| (distance(name, typed), name)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, name)| *distance <= (name.len() / 3).max(1)).map(|(_, name)| name)
+}
+
+/// How many letters differ, roughly: enough to suggest a name.
+fn distance(known: &str, typed: &str) -> usize {
+    let mut row: Vec<usize> = (0..=typed.len()).collect();
+    for (i, a) in known.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, b) in typed.bytes().enumerate() {
+            let changed = corner + usize::from(!a.eq_ignore_ascii_case(&b));
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[typed.len()]
+}
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $field:literal) => {
         $(#[$doc])*

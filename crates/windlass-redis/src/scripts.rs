@@ -156,7 +156,7 @@ mod tests {
     fn a_script_is_its_flags_and_its_parts_without_comments() {
         let report = &all()[AT.report];
         assert!(report.text().starts_with("#!lua flags=allow-oom\n"));
-        assert!(report.text().contains("E.report()"));
+        assert!(report.text().contains("E.report(outcomes)"));
         assert!(!report.text().lines().skip(1).any(|line| line.starts_with("--")));
     }
 }

@@ -1,0 +1,286 @@
+//! What a run does next.
+
+use super::expr::{Expr, Scope};
+use super::model::{Graph, MATRIX_MAX, Source, Work};
+use super::progress::{End, Event, Outcome, Progress, Skip};
+use super::scope::NodeScope;
+use crate::id::JobId;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Something that has happened to a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happened {
+    /// One of its jobs has ended.
+    JobEnded {
+        /// The job.
+        job: JobId,
+        /// How.
+        end: End,
+    },
+    /// It is to stop.
+    Cancel {
+        /// In the words of who says it.
+        reason: String,
+    },
+    /// Its time has run out.
+    TimedOut,
+    /// Nodes are to be run once more, with all that comes after them.
+    Rerun {
+        /// The nodes.
+        nodes: Vec<usize>,
+    },
+}
+
+/// What follows from what has happened. The events are taken into `progress` already. What comes too late, or twice, or from
+/// a job that is no part of the run any more, is without consequence.
+pub fn advance(
+    graph: &Graph,
+    progress: &mut Progress,
+    inputs: &Value,
+    happened: impl IntoIterator<Item = Happened>,
+    new_job: &mut dyn FnMut() -> JobId,
+) -> Vec<Event> {
+    let mut step = Step { graph, progress, inputs, new_job, events: Vec::new(), open: VecDeque::new() };
+    if !step.progress.begun {
+        step.emit(Event::Begun);
+        step.open.extend((0..graph.nodes.len()).filter(|&node| graph.nodes[node].needs.is_empty()));
+        step.go_on();
+    }
+    for what in happened {
+        step.take(what);
+        step.go_on();
+    }
+    if step.progress.left == 0 && step.progress.result.is_none() {
+        let result = step.progress.verdict(graph);
+        step.emit(Event::Finished { result });
+    }
+    step.events
+}
+
+/// Nodes and all that comes after them, in the order of the graph.
+pub fn descendants(progress: &Progress, nodes: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut found = vec![false; progress.nodes.len()];
+    let mut open: Vec<usize> = nodes.into_iter().filter(|&node| node < found.len()).collect();
+    while let Some(node) = open.pop() {
+        if !std::mem::replace(&mut found[node], true) {
+            open.extend(progress.dependents(node));
+        }
+    }
+    found.iter().enumerate().filter_map(|(node, found)| found.then_some(node)).collect()
+}
+
+/// The nodes with which a rerun of what failed begins: those that failed or were cancelled, and those that were not run because
+/// of it.
+pub fn reruns(progress: &Progress) -> Vec<usize> {
+    let failed = |node: &usize| matches!(progress.nodes[*node].outcome, Some(Outcome::Failed | Outcome::Cancelled));
+    (0..progress.nodes.len()).filter(failed).collect()
+}
+
+struct Step<'s> {
+    graph: &'s Graph,
+    progress: &'s mut Progress,
+    inputs: &'s Value,
+    new_job: &'s mut dyn FnMut() -> JobId,
+    events: Vec<Event>,
+    /// Nodes whose needs have ended.
+    open: VecDeque<usize>,
+}
+
+impl Step<'_> {
+    /// Takes an event in and notes it; nodes that it opens are looked at later.
+    fn emit(&mut self, event: Event) {
+        let node = match &event {
+            Event::Ended { node, .. } | Event::Settled { node, .. } | Event::Stopping { node } => Some(*node),
+            _ => None,
+        };
+        let was_done = node.is_none_or(|node| self.progress.nodes[node].outcome.is_some());
+        self.progress.apply(self.graph, &event);
+        self.events.push(event);
+        if let Some(node) = node.filter(|&node| !was_done && self.progress.nodes[node].outcome.is_some()) {
+            let ready =
+                |&later: &usize| self.progress.nodes[later].left == 0 && !self.progress.nodes[later].has_begun();
+            self.open.extend(self.progress.dependents(node).iter().copied().filter(ready));
+        }
+    }
+
+    fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::JobEnded { job, end } => {
+                let Some((node, instance)) = self.progress.place_of(job) else { return };
+                if self.progress.nodes[node].instances[instance].outcome.is_some() {
+                    return;
+                }
+                let outcome = end.outcome;
+                self.emit(Event::Ended { node, instance, end });
+                self.go_on_in(node, outcome);
+            }
+            Happened::Cancel { reason } if self.progress.result.is_none() && self.progress.cancelled.is_none() => {
+                self.emit(Event::Cancelled { reason });
+            }
+            Happened::TimedOut if self.progress.result.is_none() && !self.progress.is_stopping() => {
+                self.emit(Event::TimedOut);
+            }
+            Happened::Rerun { nodes } if self.progress.result.is_some() => {
+                let nodes = descendants(self.progress, nodes);
+                if !nodes.is_empty() {
+                    self.emit(Event::Rerun { nodes: nodes.clone() });
+                    self.open.extend(nodes.into_iter().filter(|&node| self.progress.nodes[node].left == 0));
+                }
+            }
+            Happened::Cancel { .. } | Happened::TimedOut | Happened::Rerun { .. } => {}
+        }
+    }
+
+    /// An instance of a node has ended: the others are given up, or the next one starts.
+    fn go_on_in(&mut self, node: usize, outcome: Outcome) {
+        let Some(matrix) = &self.graph.nodes[node].matrix else { return };
+        let progress = &self.progress.nodes[node];
+        if progress.outcome.is_some() {
+            return;
+        }
+        if matrix.fail_fast && outcome == Outcome::Failed && !progress.stopping {
+            self.emit(Event::Stopping { node });
+        } else {
+            self.start_instances(node);
+        }
+    }
+
+    fn go_on(&mut self) {
+        while let Some(node) = self.open.pop_front() {
+            if !self.progress.nodes[node].has_begun() {
+                self.decide(node);
+            }
+        }
+    }
+
+    /// All needs of a node have ended.
+    fn decide(&mut self, node: usize) {
+        let scope = NodeScope { graph: self.graph, progress: self.progress, inputs: self.inputs, node, row: None };
+        let refused = scope.refused();
+        let runs = match &self.graph.nodes[node].condition {
+            Some(condition) => condition.holds(&scope),
+            None => refused.is_none() || matches!(self.graph.nodes[node].work, Work::Join { .. }),
+        };
+        if !runs {
+            let asks = self.graph.nodes[node].condition.as_ref().is_some_and(Expr::asks_status);
+            let skip = match refused.filter(|_| !asks) {
+                Some((node, outcome)) => Skip::Need { node, outcome },
+                None => Skip::Condition,
+            };
+            return self.settle(node, Outcome::Skipped, Some(skip));
+        }
+        match &self.graph.nodes[node].work {
+            Work::Gate => self.settle(node, Outcome::Succeeded, None),
+            Work::Join { outputs } => {
+                let read = |(key, expr): (&String, &Expr)| (key.clone(), super::expr::text(&expr.value(&scope)));
+                let outputs = outputs.iter().map(read).collect();
+                let outcome = self.joined(node);
+                self.emit(Event::Settled { node, outcome, skip: None, outputs });
+            }
+            Work::Job(_) => self.start(node),
+        }
+    }
+
+    fn settle(&mut self, node: usize, outcome: Outcome, skip: Option<Skip>) {
+        self.emit(Event::Settled { node, outcome, skip, outputs: BTreeMap::new() });
+    }
+
+    /// How a sub-graph ends: as the worst of what is in it, and skipped when all of it was.
+    fn joined(&self, node: usize) -> Outcome {
+        let inside = || self.graph.nodes[node].needs.iter().map(|need| need.node);
+        let any = |wanted: Outcome| {
+            inside().any(|at| {
+                let forgiven = wanted == Outcome::Failed && self.graph.nodes[at].continue_on_error;
+                self.progress.nodes[at].outcome == Some(wanted) && !forgiven
+            })
+        };
+        if any(Outcome::Failed) {
+            Outcome::Failed
+        } else if any(Outcome::Cancelled) {
+            Outcome::Cancelled
+        } else if inside().all(|at| self.progress.nodes[at].outcome == Some(Outcome::Skipped)) {
+            Outcome::Skipped
+        } else {
+            Outcome::Succeeded
+        }
+    }
+
+    fn start(&mut self, node: usize) {
+        let rows = match &self.graph.nodes[node].matrix {
+            None => {
+                let job = (self.new_job)();
+                return self.emit(Event::Started { node, instance: 0, job });
+            }
+            Some(matrix) => match &matrix.source {
+                Source::Rows(rows) => Ok(rows.clone()),
+                Source::From(expr) => {
+                    let scope =
+                        NodeScope { graph: self.graph, progress: self.progress, inputs: self.inputs, node, row: None };
+                    rows_of(expr, &scope)
+                }
+            },
+        };
+        match rows {
+            Ok(rows) if rows.is_empty() => self.settle(node, Outcome::Succeeded, Some(Skip::NoRows)),
+            Ok(rows) => {
+                self.emit(Event::Expanded { node, rows });
+                self.start_instances(node);
+            }
+            Err(message) => self.settle(node, Outcome::Failed, Some(Skip::Matrix { message })),
+        }
+    }
+
+    /// Starts as many instances as may run at once.
+    fn start_instances(&mut self, node: usize) {
+        let most = self.graph.nodes[node].matrix.as_ref().and_then(|matrix| matrix.parallel_max);
+        let most = most.map_or(usize::MAX, |most| most.max(1) as usize);
+        if self.progress.nodes[node].stopping {
+            return;
+        }
+        let progress = &self.progress.nodes[node];
+        // Instances are started in their order, and end in any.
+        let (mut instance, all) = (progress.started, progress.instances.len());
+        let mut running = progress.started - progress.ended.min(progress.started);
+        while instance < all && running < most {
+            let job = (self.new_job)();
+            self.emit(Event::Started { node, instance, job });
+            instance += 1;
+            running += 1;
+        }
+    }
+}
+
+/// The rows that an expression comes to; why not.
+fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
+    let value = match expr.value(scope) {
+        Value::String(text) => {
+            serde_json::from_str(&text).map_err(|error| format!("`{}` is no JSON: {error}", expr.as_str()))?
+        }
+        value => value,
+    };
+    let list = match value {
+        Value::Array(list) => list,
+        Value::Null => return Err(format!("`{}` is not there", expr.as_str())),
+        other => return Err(format!("`{}` is no list: {}", expr.as_str(), kind_of(&other))),
+    };
+    if list.len() > MATRIX_MAX {
+        return Err(format!("`{}` has {} rows, and {MATRIX_MAX} are allowed", expr.as_str(), list.len()));
+    }
+    let row = |entry| match entry {
+        Value::Object(map) => map,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    Ok(list.into_iter().map(row).collect())
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
