@@ -1,6 +1,13 @@
 //! What a server says, as one of our errors: the one place that reads the texts of Redis.
 
+use crate::options::Node;
 use windlass_core::Error;
+
+const ASKS_PASSWORD: &str = "the server asks for a password; write redis://user:password@host";
+const WRONG_PASSWORD: &str = "does not accept the user or the password";
+const HAS_NO_PASSWORD: &str = "a password was given and the server has none; leave it out, or set one at the server";
+const FORBIDDEN: &str = "the server's access control list";
+const AT_SIGN: &str = "write @ : / inside a password as %40 %3A %2F";
 
 /// What an error of the server asks for. Nothing was applied, except where `Final` says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,16 +81,13 @@ pub(crate) fn read(code: &str, detail: &str) -> Refusal {
 fn read_final(code: &str, detail: &str, said: String) -> Error {
     match code {
         "LOADING" => unavailable(format!("the server is loading its data ({said})")),
-        "BUSY" => unavailable(format!("the server is busy with a script ({said})")),
+        // It is there, and answers nothing until the script has ended.
+        "BUSY" => timeout(format!("the server is busy with a script ({said})")),
         "NOREPLICAS" => unavailable(format!("too few replicas are in step (min-replicas-to-write: {said})")),
         "MISCONF" => unavailable(format!("the server cannot write its disk and refuses changes ({said})")),
         "OOM" => Error::Full { what: format!("the server's memory ({said}; raise its maxmemory, or delete old jobs)") },
-        "NOAUTH" => Error::invalid("store", "the server asks for a password; write redis://user:password@host"),
-        "WRONGPASS" => Error::invalid(
-            "store",
-            "the server does not accept the user or the password; check them, and write @ : / inside a password as %40 %3A \
-             %2F",
-        ),
+        "NOAUTH" => Error::invalid("store", ASKS_PASSWORD),
+        "WRONGPASS" => Error::invalid("store", format!("the server {WRONG_PASSWORD}; check them, and {AT_SIGN}")),
         "NOPERM" => forbidden(detail),
         "DENIED" => Error::invalid(
             "store",
@@ -106,7 +110,14 @@ fn read_final(code: &str, detail: &str, said: String) -> Error {
 fn read_general(detail: &str, said: &str) -> Error {
     let is = |text: &str| detail.contains(text);
     if is("ACL failure in script") || is("The user executing the script can't") {
+        forbidden_in_script(detail)
+    } else if is("no permissions to run the") {
         forbidden(detail)
+    } else if is("The ID specified in XADD is equal or smaller") {
+        Error::corrupt(format!(
+            "the feed is ahead of its counter, because a change was stopped half-way; `windlass doctor` says how to set it \
+             right ({said})"
+        ))
     } else if is("max number of clients reached") {
         unavailable(format!("the server has too many clients ({detail}); raise its maxclients"))
     } else if is("DB index is out of range") || is("invalid DB index") || is("SELECT is not allowed in cluster mode") {
@@ -118,7 +129,7 @@ fn read_general(detail: &str, said: &str) -> Error {
         // Redis kills only scripts that have not written.
         unavailable(format!("somebody stopped the script ({said})"))
     } else if is("without any password configured") {
-        Error::invalid("store", "a password was given and the server has none; leave it out, or set one at the server")
+        Error::invalid("store", HAS_NO_PASSWORD)
     } else if is("unknown command") || is("unknown subcommand") || is("Unknown subcommand") {
         incompatible(format!(
             "the server does not know a command ({said}); Redis 7.0 or later is needed, with no command \
@@ -130,13 +141,56 @@ fn read_general(detail: &str, said: &str) -> Error {
 }
 
 fn forbidden(detail: &str) -> Error {
+    // "… has no permissions to run the 'select' command"
+    let command = detail.split_once(" run the '").and_then(|(_, rest)| rest.split_once('\'')).map(|(name, _)| name);
+    let grant = match command {
+        Some(name) => format!("grant the user +{name}, and what else the guide lists"),
+        None => "grant the user the commands, and the keys and channels {prefix}*, that the guide lists".to_owned(),
+    };
+    Error::invalid(
+        "store",
+        format!("{FORBIDDEN} forbids it ({detail}); {grant}; `windlass doctor` names what is missing"),
+    )
+}
+
+/// The rights were there when the connection was made, or could not be asked for.
+fn forbidden_in_script(detail: &str) -> Error {
     Error::invalid(
         "store",
         format!(
-            "the server's access control list forbids it ({detail}); grant the user the commands, and the keys and \
-                 channels {{prefix}}*, that the guide lists"
+            "{FORBIDDEN} forbids a part of it, which was stopped there ({detail}); `windlass doctor` names what to grant the \
+             user, and whether the store still fits together"
         ),
     )
+}
+
+/// The user lacks these rights, written as one grants them. Nothing was done.
+pub(crate) fn not_granted(missing: &[&str]) -> Error {
+    Error::invalid(
+        "store",
+        format!(
+            "{FORBIDDEN} does not allow the user all that the store needs: {}; grant it with ACL SETUSER (docs/redis.md has \
+             the whole line), `windlass doctor` names all that is missing",
+            missing.join(" ")
+        ),
+    )
+}
+
+/// What a Sentinel says, which has users of its own.
+pub(crate) fn at_sentinel(node: &Node, error: Error) -> Error {
+    let Error::Invalid { field, reason } = error else { return error };
+    let reason = if reason == ASKS_PASSWORD {
+        format!("the Sentinel {node} asks for a password; write sentinel_password=… into the URL, {AT_SIGN}")
+    } else if reason == HAS_NO_PASSWORD {
+        format!("sentinel_password was given and the Sentinel {node} has none; leave it out")
+    } else if reason.contains(WRONG_PASSWORD) {
+        format!("the Sentinel {node} does not accept sentinel_user or sentinel_password; check them, and {AT_SIGN}")
+    } else if let Some(rest) = reason.strip_prefix(FORBIDDEN) {
+        format!("the access control list of the Sentinel {node}{rest}")
+    } else {
+        reason
+    };
+    Error::Invalid { field, reason }
 }
 
 /// The server's words, without the arguments that it repeats when it does not know a command: a password may be among them.
@@ -172,7 +226,6 @@ mod tests {
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "NOREPLICAS Not enough good replicas to write.",
             "TRYAGAIN Multiple keys request during rehashing of slot",
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
             "ERR max number of clients reached",
             "ERR Error running script: Script killed by user with SCRIPT KILL.",
@@ -182,6 +235,28 @@ mod tests {
         assert!(matches!(of("READONLY x"), Refusal::Elsewhere(_)));
         assert!(matches!(of("CLUSTERDOWN x"), Refusal::Elsewhere(_)));
         assert!(matches!(of("TRYAGAIN x"), Refusal::TryAgain(_)));
+    }
+
+    /// To be unavailable would mean that the server is down, or elsewhere.
+    #[test]
+    fn a_busy_server_is_there() {
+        let busy = error("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+        assert!(matches!(&busy, Error::Timeout { reason } if reason.contains("busy with a script")), "{busy:?}");
+        assert!(busy.is_retryable());
+    }
+
+    #[test]
+    fn a_sentinel_that_refuses_is_named() {
+        let node = Node::new("h", 7);
+        for (text, words) in [
+            ("NOAUTH Authentication required.", "sentinel_password="),
+            ("WRONGPASS invalid username-password pair or user is disabled.", "sentinel_user or sentinel_password"),
+            ("ERR AUTH <password> called without any password configured for the default user.", "leave it out"),
+            ("NOPERM this user has no permissions to run the 'sentinel' command", "'sentinel'"),
+        ] {
+            let said = at_sentinel(&node, error(text)).to_string();
+            assert!(said.contains("the Sentinel h:7") && said.contains(words), "{said}");
+        }
     }
 
     #[test]
@@ -208,9 +283,12 @@ mod tests {
             ("NOPERM No permissions to access a key", "access a key"),
             (
                 "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
-                "grant",
+                "`windlass doctor` names what to grant",
             ),
-            ("ERR ACL failure in script: User u has no permissions to run the 'get' command", "'get'"),
+            ("ERR ACL failure in script: User u has no permissions to run the 'get' command", "windlass doctor"),
+            // As the library passes on what a server says to SELECT.
+            ("ERR this user has no permissions to run the 'select' command", "+select"),
+            ("ERR User u has no permissions to run the 'select' command", "+select"),
             ("ERR DB index is out of range", "another number"),
             ("ERR AUTH <password> called without any password configured for the default user.", "leave it out"),
             ("DENIED Redis is running in protected mode because protected mode is enabled", "protected mode"),
@@ -241,5 +319,7 @@ mod tests {
             let (_, words) = text.split_once(' ').unwrap();
             assert!(what.contains(words), "{what}");
         }
+        let ahead = "ERR The ID specified in XADD is equal or smaller than the target stream top item script: 1, on @user_script:1.";
+        assert!(error(ahead).to_string().contains("windlass doctor"), "{:?}", error(ahead));
     }
 }

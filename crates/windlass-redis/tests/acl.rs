@@ -1,14 +1,20 @@
-//! Least privilege: the user of the guide can do all that the store does, and nothing beyond it.
+//! Least privilege: the user of the guide can do all that the store does, and nothing beyond it. One who lacks a part of it
+//! is not let in: a script that meets what is forbidden has done its first half.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
 
+mod support;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use support::{enqueue, enqueue_one, job};
 use windlass_conformance::{Ctx, Factory, Opened, TestClock, all_cases};
+use windlass_core::Error;
 use windlass_core::random::StrongRandom;
 use windlass_core::store::{JobQueue as _, Store};
 use windlass_core::time::{Timestamp, VirtualClock};
-use windlass_redis::doctor::{Depth, Severity, examine};
+use windlass_redis::doctor::{Depth, Finding, Severity, examine};
+use windlass_redis::link::ON_KEYS;
 use windlass_redis::{Options, RedisStore};
 use windlass_servers::Redis;
 
@@ -76,7 +82,7 @@ async fn slow_the_suite_passes_with_the_rights_of_the_guide() {
         for store in (before..STORES.load(Ordering::Relaxed)).filter(|store| store % 3 == 0) {
             let options = Options::from_url(&format!("{}?prefix=suite-{store}", SERVER.1)).unwrap();
             let found = examine(&options, Depth { whole: true }).await.unwrap();
-            let wrong = |one: &&windlass_redis::doctor::Finding| {
+            let wrong = |one: &&Finding| {
                 ["rights", "orphans", "counters", "groups", "quarantine"].contains(&one.check)
                     && one.severity >= Severity::Warning
             };
@@ -128,4 +134,78 @@ async fn other_keys_are_out_of_reach() {
         let answer: redis::RedisResult<redis::Value> = command.query_async(&mut connection).await;
         assert_eq!(answer.unwrap_err().code(), Some("NOPERM"), "{words:?}");
     }
+}
+
+#[tokio::test]
+async fn who_lacks_a_command_is_refused_before_anything_is_written() {
+    let server = Redis::start().unwrap();
+    let on_keys = ON_KEYS.iter().map(|(name, _)| format!("+{}", name.to_lowercase()));
+    let others = ["+evalsha", "+eval", "+time", "+publish"].map(str::to_owned);
+    for right in on_keys.chain(others) {
+        assert!(line().contains(&right), "the guide does not grant {right}");
+        let store = RedisStore::open_url(&grant(&server, "windlass", Some(&right))).unwrap();
+        let refused = try_enqueue(&store).await.unwrap_err();
+        let Error::Invalid { reason, .. } = &refused else { panic!("{right}: {refused:?}") };
+        assert!(reason.contains("access control list") && reason.contains(&right), "{right}: {reason}");
+        assert!(reason.contains("windlass doctor"), "{reason}");
+        assert_eq!(server.command(&["DBSIZE"]).unwrap(), "0", "{right}");
+    }
+    let store = RedisStore::open_url(&grant(&server, "windlass", None)).unwrap();
+    enqueue(&store, vec![job()]).await;
+    // Channels and keys of another prefix.
+    for (right, named) in [("~{windlass}:*", "~{windlass}:*"), ("&{windlass}:*", "&{windlass}:*")] {
+        let store = RedisStore::open_url(&grant(&server, "windlass", Some(right))).unwrap();
+        let refused = try_enqueue(&store).await.unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+    }
+}
+
+async fn try_enqueue(store: &RedisStore) -> Result<(), Error> {
+    let answers = store.enqueue(windlass_core::store::EnqueueRequest::new(vec![job()])).await?;
+    answers.into_iter().try_for_each(|answer| answer.map(drop))
+}
+
+#[tokio::test]
+async fn waiting_for_replicas_and_other_databases_need_rights_of_their_own() {
+    let server = Redis::start().unwrap();
+    let url = grant(&server, "windlass", None);
+    for (rest, right) in [("?wait_replicas=1", "+wait"), ("/2", "+select")] {
+        let refused = try_enqueue(&RedisStore::open_url(&format!("{url}{rest}")).unwrap()).await.unwrap_err();
+        let Error::Invalid { reason, .. } = &refused else { panic!("{right}: {refused:?}") };
+        assert!(reason.contains("access control list") && reason.contains(right), "{reason}");
+    }
+    assert_eq!(server.command(&["DBSIZE"]).unwrap(), "0");
+}
+
+async fn feed_findings(url: &str) -> Vec<Finding> {
+    let found = examine(&Options::from_url(url).unwrap(), Depth::default()).await.unwrap();
+    found.findings.into_iter().filter(|one| one.check == "feed").collect()
+}
+
+/// Rights that are taken away under an open connection still stop a script half-way.
+#[tokio::test]
+async fn what_was_stopped_half_way_is_named_and_set_right() {
+    let server = Redis::start().unwrap();
+    let url = grant(&server, "windlass", None);
+    let store = RedisStore::open_url(&url).unwrap();
+    // Connected, and nothing is there yet.
+    store.queues().await.unwrap();
+    server.command(&["ACL", "SETUSER", "app", "-hset"]).unwrap();
+    let stopped = try_enqueue(&store).await.unwrap_err();
+    assert!(matches!(&stopped, Error::Invalid { .. }), "{stopped:?}");
+    assert!(stopped.to_string().contains("windlass doctor"), "{stopped}");
+    server.command(&["ACL", "SETUSER", "app", "+hset"]).unwrap();
+    let ahead = try_enqueue(&store).await.unwrap_err();
+    assert!(matches!(&ahead, Error::Corrupt { what } if what.contains("windlass doctor")), "{ahead:?}");
+
+    let found = feed_findings(&url).await;
+    let [one] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((one.severity, one.message.contains("1 entry ahead")), (Severity::Error, true), "{one:?}");
+    let hint = one.hint.as_ref().unwrap();
+    let words = hint.split_once("redis-cli ").unwrap().1.split_once(',').unwrap().0;
+    let words: Vec<&str> = words.split(' ').map(|word| word.trim_matches('\'')).collect();
+    assert_eq!(words[..2], ["HSET", "{windlass}:meta"], "{hint}");
+    server.command(&words).unwrap();
+    enqueue_one(&store, job()).await.unwrap();
+    assert_eq!(feed_findings(&url).await, []);
 }

@@ -4,6 +4,7 @@
 //! whole is asked for. What the user may not ask is said to be unknown, and is no failure.
 
 mod ask;
+mod feed;
 mod orphans;
 mod rights;
 mod server;
@@ -87,7 +88,7 @@ pub struct Depth {
 /// reached, or does not let us in.
 pub async fn examine(options: &Options, depth: Depth) -> Result<Examination> {
     // A server that a store would be refused on is examined all the same.
-    let store = RedisStore::open(Options { allow_eviction: true, ..options.clone() })?;
+    let store = RedisStore::open_to_examine(Options { allow_eviction: true, ..options.clone() })?;
     let info = match store.server_info().await {
         Ok(info) => info,
         Err(Error::Incompatible { what }) => {
@@ -109,8 +110,12 @@ pub async fn examine(options: &Options, depth: Depth) -> Result<Examination> {
     rights::look(&store, &mut rights).await;
     let forbidden = rights.iter().any(|one| one.severity == Severity::Error);
     findings.append(&mut rights);
+    if sizes::foreign(&store, &mut findings).await {
+        return Ok(Examination { findings, usable: false });
+    }
     // What fails here has its cause above, or is worth saying.
     let parts = [
+        ("feed", feed::look(&store, &mut findings).await),
         ("memory", sizes::look(&store, depth, &mut findings).await),
         ("orphans", orphans::look(&store, depth, &mut findings).await),
     ];

@@ -3,41 +3,10 @@
 use super::ask::{ask, command, text};
 use super::{Finding, count};
 use crate::link::Link;
+use crate::link::rights::{self, ON_KEYS, SOME_SHA};
 use crate::options::Topology;
 use crate::store::RedisStore;
 use windlass_core::{Error, Result};
-
-/// What the scripts and the store run on keys: the name, and what stands behind the key.
-const ON_KEYS: [(&str, &[&str]); 28] = [
-    ("HGET", &["f"]),
-    ("HMGET", &["f"]),
-    ("HGETALL", &[]),
-    ("HVALS", &[]),
-    ("HEXISTS", &["f"]),
-    ("HLEN", &[]),
-    ("HSCAN", &["0"]),
-    ("HSET", &["f", "v"]),
-    ("HDEL", &["f"]),
-    ("SET", &["v"]),
-    ("GET", &[]),
-    ("PEXPIRE", &["1"]),
-    ("LINDEX", &["0"]),
-    ("LSET", &["0", "v"]),
-    ("LPOP", &[]),
-    ("RPUSH", &["v"]),
-    ("XADD", &["*", "f", "v"]),
-    ("XRANGE", &["-", "+"]),
-    ("XTRIM", &["MINID", "0"]),
-    ("ZADD", &["0", "m"]),
-    ("ZREM", &["m"]),
-    ("ZCARD", &[]),
-    ("ZRANGE", &["0", "0"]),
-    ("ZRANGEBYLEX", &["-", "+"]),
-    ("ZREVRANGEBYLEX", &["+", "-"]),
-    ("ZRANGEBYSCORE", &["0", "0"]),
-    ("ZREMRANGEBYLEX", &["-", "+"]),
-    ("ZLEXCOUNT", &["-", "+"]),
-];
 
 /// What only an examination runs: without it, less is known, and nothing else is amiss.
 const FOR_THE_DOCTOR: [(&str, &[&str]); 6] = [
@@ -49,8 +18,7 @@ const FOR_THE_DOCTOR: [(&str, &[&str]); 6] = [
     ("MEMORY|USAGE", &[]),
 ];
 
-/// The sha of nothing that is there: who may run it, may run any.
-const SOME_SHA: &str = "0000000000000000000000000000000000000000";
+const ADVICE: &str = "grant what is missing with ACL SETUSER; docs/redis.md has the whole line";
 
 struct Question {
     words: Vec<String>,
@@ -114,6 +82,10 @@ pub(super) async fn look(store: &RedisStore, findings: &mut Vec<Finding>) {
         None => match queued(&store.caller.link, &questions).await {
             Some(denials) => denials,
             None => {
+                if let Err(Error::Invalid { reason, .. }) = by_script(store).await {
+                    findings.push(Finding::error("rights", reason).hint(ADVICE));
+                    return;
+                }
                 findings.push(
                     Finding::info("rights", format!("what `{user}` may do is not known: it may neither ask nor try"))
                         .hint("grant +acl|dryrun, or +multi and +discard, for an examination"),
@@ -123,19 +95,24 @@ pub(super) async fn look(store: &RedisStore, findings: &mut Vec<Finding>) {
         },
     };
     let (needed, rest): (Vec<_>, Vec<_>) = denials.into_iter().partition(|(needed, _)| *needed);
-    let advice = "grant what is missing with ACL SETUSER; docs/redis.md has the whole line";
     let named = |denials: Vec<(bool, String)>| denials.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
     if needed.is_empty() {
         let text = format!("`{user}` may do all that the store does ({})", count(questions.len() as u64, "command"));
         findings.push(Finding::ok("rights", text));
     } else {
         let text = format!("`{user}` may not run what the store needs: {}", named(needed));
-        findings.push(Finding::error("rights", text).hint(advice));
+        findings.push(Finding::error("rights", text).hint(ADVICE));
     }
     if !rest.is_empty() {
         let text = format!("`{user}` may not run {}, so less is known about the server", named(rest));
-        findings.push(Finding::info("rights", text).hint(advice));
+        findings.push(Finding::info("rights", text).hint(ADVICE));
     }
+}
+
+/// Asks as a store does that is opened: of all that the store needs, this tells what its scripts run.
+async fn by_script(store: &RedisStore) -> Result<()> {
+    let answer = store.caller.link.command(&rights::command(store.options())).await?;
+    rights::judge(Some(answer), store.options())
 }
 
 /// Asks the server what it would say; nothing when we may not ask.

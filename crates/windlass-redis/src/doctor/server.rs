@@ -57,8 +57,11 @@ async fn persistence(store: &RedisStore, options: &Options, info: &Info, finding
             }
             Some("everysec") => Finding::info(
                 "persistence",
-                "append-only file, synced once a second: a crash of the server loses nothing, a power cut of its machine \
-                 up to two seconds of acknowledged work",
+                format!(
+                    "append-only file, synced once a second (durability process): a crash of the server loses nothing{}, a \
+                     power cut of its machine up to two seconds of acknowledged work",
+                    if failover { " unless it is failed over" } else { "" }
+                ),
             )
             .hint("for work that must survive a power cut: redis-cli CONFIG SET appendfsync always"),
             Some(other) => Finding::warning(
@@ -171,7 +174,7 @@ fn replicas(options: &Options, info: &Info, findings: &mut Vec<Finding>) {
     findings.push(if in_step < wanted {
         Finding::error(
             "replicas",
-            format!("{role}; the URL says wait_replicas={wanted}, so every change ends as `unknown`"),
+            format!("{role}; the URL says wait_replicas={wanted}, so changes are refused, or where the store is open already every change ends as `unknown`"),
         )
         .hint("attach replicas, or lower wait_replicas")
     } else if in_step > 0 && wanted == 0 {

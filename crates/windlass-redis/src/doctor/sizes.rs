@@ -1,10 +1,11 @@
 //! What the store keeps, container by container, and what of it should not have grown so.
 
-use super::ask::{ask_all, number};
+use super::ask::{ask_all, command, number};
 use super::{Depth, Finding, about, bytes};
 use crate::keys::NAMES;
+use crate::link::{Command, Value};
 use crate::store::RedisStore;
-use windlass_core::Result;
+use windlass_core::{Error, Result};
 
 /// A container with more entries blocks the server noticeably when a cluster moves it, or somebody deletes it.
 const ENTRIES_MANY: u64 = 1_000_000;
@@ -23,6 +24,29 @@ struct Container {
     name: &'static str,
     entries: u64,
     bytes: Option<u64>,
+}
+
+/// Keys of the store that hold something else: nothing of a store can be read or written there. Answers whether there are
+/// any.
+pub(super) async fn foreign(store: &RedisStore, findings: &mut Vec<Finding>) -> bool {
+    let keys = store.caller.keys.all();
+    let commands: Vec<Command> =
+        keys.iter().zip(NAMES).map(|(key, name)| command(&[length_of(name), key.as_str()])).collect();
+    let answers = store.caller.link.commands(&commands).await.unwrap_or_default();
+    let is_foreign =
+        |answer: &Result<Value>| matches!(answer, Err(Error::Corrupt { what }) if what.contains("WRONGTYPE"));
+    let mut all: Vec<&str> =
+        keys.iter().zip(&answers).filter(|(_, answer)| is_foreign(answer)).map(|(key, _)| key.as_str()).collect();
+    let Some(first) = all.first().copied() else { return false };
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    findings.push(
+        Finding::error("keys", format!("not of a store, and where its keys should be: {}{more}", all.join(", "))).hint(
+            format!("choose another prefix=; or see with redis-cli TYPE '{first}' whose it is, and move it away"),
+        ),
+    );
+    true
 }
 
 /// How the entries of a container are counted.
@@ -71,7 +95,8 @@ pub(super) async fn look(store: &RedisStore, depth: Depth, findings: &mut Vec<Fi
     Ok(())
 }
 
-fn entries(number: u64) -> String {
+/// So many entries, for people.
+pub(super) fn entries(number: u64) -> String {
     if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
 }
 

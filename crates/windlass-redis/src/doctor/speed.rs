@@ -10,6 +10,8 @@ const PINGS: usize = 100;
 const SLOW: Duration = Duration::from_millis(20);
 /// A script of ours that runs longer holds up everybody.
 const LONG_US: u64 = 100_000;
+/// Scripts whose work grows with what one call brings.
+const BATCHES: [&str; 4] = ["enqueue", "claim", "report", "append_logs"];
 
 pub(super) async fn look(store: &RedisStore, findings: &mut Vec<Finding>) {
     // In this order: on a server that notes every call, the pings would push the others out.
@@ -41,32 +43,65 @@ async fn pings(store: &RedisStore) -> Option<Finding> {
 async fn slow_calls(store: &RedisStore) -> Option<Finding> {
     let log = ask(&store.caller.link, &["SLOWLOG", "GET", "128"]).await?;
     let begin = format!("{{{}}}:", store.options().prefix);
-    let (mut ours, mut worst, mut name) = (0_u64, 0_u64, String::new());
+    let mut ours: Vec<(u64, String)> = Vec::new();
     for entry in list(&log) {
         let [_, _, micros, words, ..] = list(entry) else { continue };
         let words: Vec<String> = list(words).iter().filter_map(text).collect();
         // An examination's own questions have our keys, too.
         let asks = words.first().is_some_and(|first| first.eq_ignore_ascii_case("ACL"));
-        if asks || !words.iter().any(|word| word.starts_with(&begin)) {
-            continue;
-        }
-        ours += 1;
-        let micros = number(micros).unwrap_or(0);
-        if micros > worst {
-            (worst, name) = (micros, call_name(&words));
+        if !asks && words.iter().any(|word| word.starts_with(&begin)) {
+            ours.push((number(micros).unwrap_or(0), call_name(&words)));
         }
     }
-    let text = format!("{} of this store, the longest {worst} µs ({name})", count(ours, "slow call"));
-    Some(match (ours, worst) {
-        (0, _) => Finding::ok("slowlog", "no slow calls of this store"),
-        (_, 0..LONG_US) => Finding::info("slowlog", text),
-        _ => Finding::warning("slowlog", text)
-            .hint("while it runs, the server does nothing else: smaller batches, a faster or less busy machine"),
-    })
+    Some(judge(&ours))
+}
+
+/// What the slow calls say: how long each took, and what it was.
+fn judge(ours: &[(u64, String)]) -> Finding {
+    let Some((worst, name)) = ours.iter().max_by_key(|(micros, _)| *micros) else {
+        return Finding::ok("slowlog", "no slow calls of this store");
+    };
+    let long: Vec<_> = ours.iter().filter(|(micros, _)| *micros >= LONG_US).collect();
+    if long.is_empty() {
+        let calls = count(ours.len() as u64, "slow call");
+        return Finding::info("slowlog", format!("{calls} of this store, the longest {worst} µs ({name})"));
+    }
+    let (calls, limit, worst) = (count(long.len() as u64, "call"), LONG_US / 1_000, worst / 1_000);
+    let text = format!("{calls} over {limit} ms of this store, the longest {worst} ms ({name})");
+    let batches = long.iter().any(|(_, name)| BATCHES.iter().any(|batch| *name == format!("script {batch}")));
+    let advice = if batches { "; if large batches are sent, send smaller ones" } else { "" };
+    Finding::warning("slowlog", text)
+        .hint(format!("while one runs, the server does nothing else; SLOWLOG GET says when it was{advice}"))
 }
 
 /// The script that a slow call ran, or its command.
 fn call_name(words: &[String]) -> String {
     let script = words.get(1).and_then(|sha| crate::scripts::all().iter().find(|script| script.sha() == sha));
     script.map_or_else(|| words.first().cloned().unwrap_or_default(), |script| format!("script {}", script.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Severity;
+
+    #[test]
+    fn slow_calls_say_what_is_known_and_no_more() {
+        let of = |calls: &[(u64, &str)]| {
+            judge(&calls.iter().map(|(micros, name)| (*micros, (*name).to_owned())).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]).severity, Severity::Ok);
+        assert_eq!(of(&[(99_999, "script enqueue")]).severity, Severity::Info);
+        let long = of(&[(99_999, "script enqueue"), (250_400, "script walk"), (120_000, "HSCAN")]);
+        assert_eq!(long.message, "2 calls over 100 ms of this store, the longest 250 ms (script walk)");
+        assert!(!long.hint.unwrap().contains("batches"));
+        assert!(of(&[(100_000, "script enqueue")]).hint.unwrap().contains("batches"));
+    }
+
+    #[test]
+    fn the_scripts_of_batches_are_scripts() {
+        for name in BATCHES {
+            assert!(crate::scripts::all().iter().any(|script| script.name() == name), "{name}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::ask::{ask, field, list, text};
-use crate::link::{Link, Value};
+use crate::link::{Link, Purpose, Value};
 use crate::options::{Node, Options, Topology};
 use crate::store::RedisStore;
 
@@ -131,7 +131,7 @@ async fn primary_by(options: &Options, node: &Node, service: &str) -> Option<(Li
         wait_replicas: None,
         ..options.clone()
     };
-    let link = Link::open(there, &[]).ok()?;
+    let link = Link::open_for(Purpose::AskSentinel, there, &[]).ok()?;
     let said = ask(&link, &["SENTINEL", "MASTER", service]).await?;
     Some((link, said))
 }

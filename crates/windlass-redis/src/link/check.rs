@@ -1,5 +1,6 @@
 //! Whether a server is one that a store can live on, by its own account of itself.
 
+use super::Purpose;
 use crate::error::{incompatible, unavailable};
 use crate::options::{Options, Topology};
 use windlass_core::Error;
@@ -17,15 +18,20 @@ pub(super) enum Verdict {
 }
 
 /// Judges by the text of `INFO`, which is allowed more often than `CONFIG GET`.
-pub(super) fn judge(info: &str, options: &Options) -> Verdict {
-    let field =
-        |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end);
+pub(super) fn judge(info: &str, purpose: Purpose, options: &Options) -> Verdict {
+    let field = |name: &str| field(info, name);
     let version = field("redis_version").unwrap_or("unknown");
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < MAJOR_MIN) {
         return Verdict::Refused(incompatible(format!(
             "the server's version is {version}; Redis 7.0 or later is needed"
         )));
+    }
+    if field("redis_mode") == Some("sentinel") && purpose != Purpose::AskSentinel {
+        return Verdict::Refused(incompatible(
+            "this is a Sentinel, which keeps no jobs; write redis+sentinel://host:port/service with the name of its \
+             `sentinel monitor` line",
+        ));
     }
     if field("loading") == Some("1") {
         return Verdict::Loading;
@@ -40,6 +46,23 @@ pub(super) fn judge(info: &str, options: &Options) -> Verdict {
         ))),
         _ => Verdict::Ready,
     }
+}
+
+/// Why calls that wait for replicas would wait in vain, if they would.
+pub(super) fn lacks_replicas(info: &str, options: &Options) -> Option<String> {
+    let wanted = options.wait_replicas?;
+    // A service that hides it is believed.
+    let there: u32 = field(info, "connected_slaves")?.parse().ok()?;
+    (there < wanted).then(|| {
+        format!(
+            "wait_replicas={wanted} asks for more replicas than the {there} that are connected to the server; attach \
+             replicas, or lower wait_replicas"
+        )
+    })
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
 }
 
 fn wrong_role<'a>(field: &impl Fn(&str) -> Option<&'a str>, topology: &Topology) -> Option<Error> {
@@ -78,8 +101,12 @@ mod tests {
         format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n# Memory\r\n{rest}\r\n")
     }
 
+    fn judge_for_work(info: &str, options: &Options) -> Verdict {
+        judge(info, Purpose::Work, options)
+    }
+
     fn refusal(info: &str, options: &Options) -> String {
-        match judge(info, options) {
+        match judge_for_work(info, options) {
             Verdict::Refused(error) => error.to_string(),
             other => panic!("{other:?}"),
         }
@@ -89,11 +116,11 @@ mod tests {
     fn servers_that_fit() {
         let options = Options::single("h", 1);
         let ready = "role:master\r\nloading:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0";
-        assert_eq!(judge(&info("7.0.15", ready), &options), Verdict::Ready);
-        assert_eq!(judge(&info("255.255.255", ready), &options), Verdict::Ready);
-        assert_eq!(judge(&info("7.0.15", "loading:1\r\nrole:master"), &options), Verdict::Loading);
+        assert_eq!(judge_for_work(&info("7.0.15", ready), &options), Verdict::Ready);
+        assert_eq!(judge_for_work(&info("255.255.255", ready), &options), Verdict::Ready);
+        assert_eq!(judge_for_work(&info("7.0.15", "loading:1\r\nrole:master"), &options), Verdict::Loading);
         // A service that hides its memory settings is believed.
-        assert_eq!(judge(&info("7.0.15", "role:master"), &options), Verdict::Ready);
+        assert_eq!(judge_for_work(&info("7.0.15", "role:master"), &options), Verdict::Ready);
     }
 
     #[test]
@@ -107,10 +134,29 @@ mod tests {
         assert!(refusal(&evicts, &options).contains("allow_eviction=true"));
         assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:1"), &options).contains("redis+cluster://"));
         options.allow_eviction = true;
-        assert_eq!(judge(&evicts, &options), Verdict::Ready);
+        assert_eq!(judge_for_work(&evicts, &options), Verdict::Ready);
         options.topology = Topology::Cluster { nodes: vec![Node::new("h", 1)] };
         assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:0"), &options).contains("redis://"));
         let demoted = info("7.0.15", "role:slave\r\ncluster_enabled:1");
-        assert!(matches!(judge(&demoted, &options), Verdict::Refused(Error::Unavailable { .. })));
+        assert!(matches!(judge_for_work(&demoted, &options), Verdict::Refused(Error::Unavailable { .. })));
+    }
+    #[test]
+    fn a_sentinel_is_no_server_for_jobs() {
+        let options = Options::single("h", 1);
+        let sentinel = "redis_version:7.0.15\r\nredis_mode:sentinel\r\n";
+        assert!(refusal(sentinel, &options).contains("redis+sentinel://"));
+        assert!(matches!(judge(sentinel, Purpose::Examine, &options), Verdict::Refused(_)));
+        assert_eq!(judge(sentinel, Purpose::AskSentinel, &options), Verdict::Ready);
+    }
+
+    #[test]
+    fn too_few_replicas_are_counted() {
+        let mut options = Options::single("h", 1);
+        assert_eq!(lacks_replicas("connected_slaves:0\r\n", &options), None);
+        options.wait_replicas = Some(2);
+        let said = lacks_replicas("connected_slaves:1\r\n", &options).unwrap_or_default();
+        assert!(said.contains("the 1 that"), "{said}");
+        assert_eq!(lacks_replicas("connected_slaves:2\r\n", &options), None);
+        assert_eq!(lacks_replicas("role:master\r\n", &options), None);
     }
 }

@@ -1,12 +1,13 @@
 //! Makes connections: finds the server, opens a connection to it, and sees that a store can live there.
 //! Runs on the connections' thread; the caller bounds the time.
 
-use super::check::{Verdict, judge};
+use super::check::{Verdict, judge, lacks_replicas};
 use super::find;
-use super::{Conn, Script, Shared};
+use super::rights;
+use super::{Conn, Purpose, Script, Shared};
 use crate::error::{self, incompatible, unavailable};
 use crate::keys::Keys;
-use crate::options::{Node, Secret, Tls};
+use crate::options::{Node, Secret, Tls, Topology};
 use crate::scripts;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
@@ -26,6 +27,9 @@ const WRITE_BYTES: usize = 1 << 20;
 /// How often a server is asked whether it has loaded its data.
 const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
+/// How a certificate begins.
+const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
 /// What takes the messages that come unasked.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
@@ -36,17 +40,28 @@ pub(super) struct Login<'a> {
     pub(super) db: u32,
 }
 
-/// Connects to the server that the store lives on, wherever it is now; or to one node. A connection that takes messages
-/// makes no calls.
-pub(super) async fn dial(shared: &Shared, fixed: Option<&Node>, on_push: Option<OnPush>) -> Result<Conn> {
+/// What a connection is made for.
+#[derive(Default)]
+pub(super) struct Errand<'a> {
+    /// To this node, instead of the one that the store lives on now.
+    pub(super) node: Option<&'a Node>,
+    /// For calls that wait for replicas.
+    pub(super) durable: bool,
+    /// For messages: it makes no calls.
+    pub(super) on_push: Option<OnPush>,
+}
+
+/// Connects to the server that the store lives on, wherever it is now; or to one node.
+pub(super) async fn dial(shared: &Shared, errand: Errand<'_>) -> Result<Conn> {
+    let Errand { node, durable, on_push } = errand;
     let scripts = if on_push.is_some() { &[] } else { shared.scripts };
     let dialed = async {
-        let conn = match (&shared.own, fixed) {
+        let conn = match (&shared.own, node) {
             (Some(client), _) => open(client, own_node(client), on_push).await?,
             (None, Some(node)) => dial_node(shared, node.clone(), on_push).await?,
             (None, None) => dial_node(shared, find::find(shared).await?, on_push).await?,
         };
-        greet(shared, &conn, scripts).await?;
+        greet(shared, &conn, scripts, durable).await?;
         Ok(conn)
     };
     dialed.await.map_err(|error| shared.scrub(error))
@@ -91,6 +106,11 @@ pub(super) fn client(node: &Node, login: &Login<'_>, tls: Option<&Tls>) -> Resul
             let pem = std::fs::read(file).map_err(|error| {
                 Error::invalid("store", format!("the authority's file {} cannot be read: {error}", file.display()))
             })?;
+            // The library would take it for a file that trusts nobody.
+            if !pem.windows(PEM.len()).any(|window| window == PEM) {
+                let text = format!("{} holds no certificate in PEM form (tls_ca)", file.display());
+                return Err(Error::invalid("store", text));
+            }
             let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
             Client::build_with_tls(info, certificates).map_err(|error| {
                 Error::invalid("store", format!("{} holds no certificates in PEM form: {error}", file.display()))
@@ -140,33 +160,75 @@ pub(super) async fn open(client: &Client, node: Node, on_push: Option<OnPush>) -
         });
     match client.get_multiplexed_async_connection_with_config(&config).await {
         Ok(mux) => Ok(Conn { mux, dead, node: Arc::new(node) }),
-        Err(error) => Err(connect_error(&node, &error)),
+        Err(error) => Err(match connect_error(&node, &error) {
+            Error::Unavailable { reason } => unavailable(format!("{reason}{}", encryption_hint(client, &error))),
+            other => other,
+        }),
     }
 }
 
-/// Sees that a store can live there, and leaves our scripts.
-async fn greet(shared: &Shared, conn: &Conn, scripts: &[Script]) -> Result<()> {
+/// What to write when the two sides do not agree about encryption: each takes what the other says for nonsense.
+fn encryption_hint(client: &Client, error: &RedisError) -> &'static str {
+    let said = error.to_string();
+    let nonsense = error.is_connection_dropped() || said.contains("corrupt message");
+    match client.get_connection_info().addr() {
+        _ if !nonsense || error.is_connection_refusal() => "",
+        ConnectionAddr::Tcp(..) => "; if the server speaks TLS, write rediss:// instead of redis://, or tls=true",
+        ConnectionAddr::TcpTls { .. } => {
+            "; if the server speaks no TLS, write redis:// instead of rediss://, or leave out tls=true"
+        }
+        _ => "",
+    }
+}
+
+/// Sees that a store can live there and its user may do all that it does, and leaves our scripts.
+async fn greet(shared: &Shared, conn: &Conn, scripts: &[Script], durable: bool) -> Result<()> {
+    let options = &shared.options;
+    let asks = shared.purpose == Purpose::Work && !scripts.is_empty();
     let mut mux = conn.mux.clone();
     loop {
         let mut hello = redis::pipe();
-        hello.cmd("INFO").cmd("HGET").arg(Keys::new(&shared.options.prefix).meta()).arg("layout");
+        hello.cmd("INFO").cmd("HGET").arg(Keys::new(&options.prefix).meta()).arg("layout");
         hello.cmd("SCRIPT").arg("EXISTS").arg("none");
         for script in scripts {
             hello.arg(script.sha());
         }
+        if asks {
+            hello.add_command(rights::question(options));
+        }
+        let count = hello.len();
         let answers =
-            mux.send_packed_commands(&hello, 0, 3).await.map_err(|error| connect_error(&conn.node, &error))?;
+            mux.send_packed_commands(&hello, 0, count).await.map_err(|error| connect_error(&conn.node, &error))?;
         let mut answers = answers.into_iter();
         let info = text(answers.next().unwrap_or(Value::Nil))?;
-        match judge(&info, &shared.options) {
+        match judge(&info, shared.purpose, options) {
             Verdict::Ready => {
                 check_layout(answers.next())?;
-                return leave_scripts(conn, scripts, answers.next()).await;
+                let known = answers.next();
+                rights::judge(answers.next(), options)?;
+                if durable && shared.purpose == Purpose::Work {
+                    check_replicas(shared, &info)?;
+                }
+                return leave_scripts(conn, scripts, known).await;
             }
             Verdict::Loading => tokio::time::sleep(LOADING_PAUSE).await,
             Verdict::Refused(error) => return Err(error),
         }
     }
+}
+
+/// Refuses calls that would wait for replicas that are not there. They may come and go while a store is open; where
+/// nothing ever changes them by itself, that there never were enough is a slip.
+fn check_replicas(shared: &Shared, info: &str) -> Result<()> {
+    match lacks_replicas(info, &shared.options) {
+        None => shared.had_replicas.store(true, Ordering::Relaxed),
+        Some(text) => {
+            let single = matches!(shared.options.topology, Topology::Single { .. });
+            let slip = single && !shared.had_replicas.load(Ordering::Relaxed);
+            return Err(if slip { incompatible(text) } else { unavailable(text) });
+        }
+    }
+    Ok(())
 }
 
 /// Leaves the scripts that the server does not have: all together they are a megabyte, and most connections are not the
@@ -223,6 +285,15 @@ pub(super) fn connect_error(node: &Node, error: &RedisError) -> Error {
         return error::read(code, error.detail().unwrap_or("")).into_error();
     }
     let said = error.to_string();
+    if said.contains("CaUsedAsEndEntity") {
+        return Error::invalid(
+            "store",
+            format!(
+                "{node} shows a certificate that is marked as an authority's (CA:TRUE), which is not accepted as a server's; \
+                 sign a server's certificate with it and keep it as tls_ca, or make one with basicConstraints=CA:FALSE"
+            ),
+        );
+    }
     if said.contains("certificate") {
         return Error::invalid(
             "store",

@@ -4,7 +4,7 @@
 
 use super::Shared;
 use super::dial::{Login, ask, client, open};
-use crate::error::unavailable;
+use crate::error::{self, unavailable};
 use crate::options::{Node, Topology};
 use futures::FutureExt;
 use futures::future::{BoxFuture, select_ok};
@@ -60,8 +60,11 @@ async fn ask_sentinel(shared: &Shared, node: &Node) -> Result<Node> {
     };
     let login = Login { username: sentinel_user.as_deref(), password: sentinel_password.as_ref(), db: 0 };
     let client = client(node, &login, shared.options.tls.as_ref())?;
-    let mut conn = open(&client, node.clone(), None).await?;
-    primary(shared, &mut conn.mux, node).await
+    let asked = async {
+        let mut conn = open(&client, node.clone(), None).await?;
+        primary(shared, &mut conn.mux, node).await
+    };
+    asked.await.map_err(|error| error::at_sentinel(node, error))
 }
 
 /// The Sentinels.
@@ -79,7 +82,14 @@ pub(super) async fn primary(shared: &Shared, mux: &mut MultiplexedConnection, no
     };
     let mut question = redis::cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-    match ask(mux, &question, node).await? {
+    let answer = ask(mux, &question, node).await.map_err(|error| match error {
+        // No other server knows the command.
+        Error::Incompatible { .. } => error::incompatible(format!(
+            "{node} is not a Sentinel; write redis://{node} if the jobs are to be there, or the address of a Sentinel"
+        )),
+        other => other,
+    })?;
+    match answer {
         Value::Array(address) => match address.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => node_of(host, port),
             _ => Err(Error::corrupt(format!("the Sentinel {node} names no address"))),
@@ -101,7 +111,13 @@ async fn ask_cluster(shared: &Shared, node: &Node) -> Result<Node> {
     question.arg("SLOTS");
     let map = match ask(&mut conn.mux, &question, node).await {
         Err(Error::Corrupt { what }) if what.contains("cluster support disabled") => {
-            return Err(crate::error::incompatible(format!("{node} is not part of a cluster; write redis://{node}")));
+            return Err(error::incompatible(format!("{node} is not part of a cluster; write redis://{node}")));
+        }
+        Err(Error::Incompatible { .. }) => {
+            return Err(error::incompatible(format!(
+                "{node} is not part of a cluster; write redis://{node}, or redis+sentinel://{node}/service if it is a \
+                 Sentinel"
+            )));
         }
         answer => answer?,
     };

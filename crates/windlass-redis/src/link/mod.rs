@@ -16,6 +16,7 @@ mod dial;
 mod exchange;
 mod find;
 mod home;
+pub(crate) mod rights;
 mod slot;
 mod subscribe;
 mod switch;
@@ -24,10 +25,11 @@ mod wire;
 pub use blocking::Blocking;
 pub use command::{Call, Command, Script};
 pub use redis::Value;
+pub use rights::ON_KEYS;
 pub use slot::slot_of;
 pub use subscribe::{Event, Subscription};
 
-use crate::error::unknown;
+use crate::error::{unavailable, unknown};
 use crate::options::{Node, Options};
 use exchange::{Answers, What};
 use home::{At, Home};
@@ -44,10 +46,24 @@ use wire::Wire;
 /// How many connections calls share that wait for replicas: while one waits, the server reads nothing else from it.
 const DURABLE_WIRES: usize = 4;
 
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To work on a store: a server or a user that would do half of it is refused.
+    Work,
+    /// To look at a server, also at one that a store would be refused on.
+    Examine,
+    /// To ask a Sentinel.
+    AskSentinel,
+}
+
 /// What all parts of a link, and the tasks on its thread, have in common.
 pub(crate) struct Shared {
     options: Options,
     scripts: &'static [Script],
+    purpose: Purpose,
+    /// There were enough replicas once: that they are too few is no slip of the options.
+    had_replicas: AtomicBool,
     /// The user's own client, instead of one made from the options.
     own: Option<redis::Client>,
     at: At,
@@ -62,6 +78,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// There is no connection in time.
+    fn too_late(&self) -> Error {
+        let ms = self.options.connect_timeout.as_millis();
+        // A server that speaks no TLS takes our greeting for the beginning of something, and waits for the rest.
+        let hint = if self.options.tls.is_some() {
+            "; if the server speaks no TLS, write redis:// instead of rediss://, or leave out tls=true"
+        } else {
+            ""
+        };
+        unavailable(format!("no connection within {ms} ms{hint}"))
+    }
+
     /// The error without our secrets.
     fn scrub(&self, error: Error) -> Error {
         let clean = |text: String| self.options.scrub(text);
@@ -117,23 +145,35 @@ impl fmt::Debug for Link {
 impl Link {
     /// A link that connects when it is first used. The scripts are left at the server with every connection.
     pub fn open(options: Options, scripts: &'static [Script]) -> Result<Self> {
-        Self::build(options, scripts, None)
+        Self::build(options, scripts, Purpose::Work, None)
+    }
+
+    /// The same for another purpose.
+    pub(crate) fn open_for(purpose: Purpose, options: Options, scripts: &'static [Script]) -> Result<Self> {
+        Self::build(options, scripts, purpose, None)
     }
 
     /// A link over the user's own client for a single server, who sees to addresses, encryption and passwords. The
     /// options' prefix, timeouts and `allow_eviction` apply, their topology, user and encryption do not.
     pub fn from_client(client: &redis::Client, options: Options, scripts: &'static [Script]) -> Result<Self> {
         let own = dial::own(client)?;
-        Self::build(options, scripts, Some(own))
+        Self::build(options, scripts, Purpose::Work, Some(own))
     }
 
-    fn build(options: Options, scripts: &'static [Script], own: Option<redis::Client>) -> Result<Self> {
+    fn build(
+        options: Options,
+        scripts: &'static [Script],
+        purpose: Purpose,
+        own: Option<redis::Client>,
+    ) -> Result<Self> {
         options.validate()?;
         let home = Home::new()?;
         let shared = Arc::new(Shared {
             slot: slot_of(&options.prefix),
             options,
             scripts,
+            purpose,
+            had_replicas: AtomicBool::new(false),
             own,
             at: home.at(),
             random: StrongRandom::from_system(),
@@ -143,7 +183,7 @@ impl Link {
         });
         Ok(Self(Arc::new(Inner {
             calls: Wire::new(Arc::clone(&shared)),
-            durable: std::array::from_fn(|_| Wire::new(Arc::clone(&shared))),
+            durable: std::array::from_fn(|_| Wire::durable(Arc::clone(&shared))),
             next_durable: AtomicUsize::new(0),
             importer: Mutex::default(),
             shared,

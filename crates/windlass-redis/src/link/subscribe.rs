@@ -3,7 +3,7 @@
 //! A message that is published while there is no connection is lost, as is one that finds the queue full. So every time
 //! after which something may be missing begins with `Event::Subscribed`, and whoever listens then looks for himself.
 
-use super::dial::{OnPush, dial};
+use super::dial::{Errand, OnPush, dial};
 use super::find::redirected;
 use super::wire::rest_up_to;
 use super::{Conn, Link, Shared};
@@ -158,7 +158,7 @@ fn receiver(notes: &Arc<Notes>) -> (OnPush, mpsc::Receiver<Push>) {
 }
 
 async fn subscribe(shared: &Shared, channel: &str, on_push: OnPush) -> Result<Conn> {
-    let conn = dial(shared, None, Some(on_push)).await?;
+    let conn = dial(shared, Errand { on_push: Some(on_push), ..Errand::default() }).await?;
     let name = match shared.options.topology {
         Topology::Cluster { .. } => "SSUBSCRIBE",
         Topology::Single { .. } | Topology::Sentinel { .. } => "SUBSCRIBE",

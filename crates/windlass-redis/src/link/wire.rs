@@ -5,7 +5,7 @@
 //! who waited. It trusts that an attempt ends: the attempt is bounded in time, and should its task be lost, a guard
 //! clears the state, so that the next caller begins another.
 
-use super::dial::dial;
+use super::dial::{Errand, dial};
 use super::{Conn, Shared, switch};
 use crate::error::unavailable;
 use crate::options::Node;
@@ -37,17 +37,24 @@ struct State {
 pub(super) struct Wire {
     shared: Arc<Shared>,
     fixed: Option<Node>,
+    /// Its calls wait for replicas.
+    durable: bool,
     state: Arc<Mutex<State>>,
 }
 
 impl Wire {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, fixed: None, state: Arc::default() }
+        Self { shared, fixed: None, durable: false, state: Arc::default() }
+    }
+
+    /// For calls that wait for replicas.
+    pub(super) fn durable(shared: Arc<Shared>) -> Self {
+        Self { durable: true, ..Self::new(shared) }
     }
 
     /// To this node and no other.
     pub(super) fn to(shared: Arc<Shared>, node: Node) -> Self {
-        Self { shared, fixed: Some(node), state: Arc::default() }
+        Self { fixed: Some(node), ..Self::new(shared) }
     }
 
     /// The node it is bound to.
@@ -74,7 +81,7 @@ impl Wire {
                 Err(unavailable(format!("{} closed the connection at once", conn.node)))
             }
             Some(result) => result,
-            None => Err(unavailable(format!("no connection within {} ms", limit.as_millis()))),
+            None => Err(self.shared.too_late()),
         }
     }
 
@@ -93,16 +100,18 @@ impl Wire {
         let attempt = attempt.boxed().shared();
         state.attempt = Some(attempt.clone());
         let clear = Clear { state: Arc::clone(&self.state), result: None };
-        let (shared, fixed, rest_until) = (Arc::clone(&self.shared), self.fixed.clone(), state.rest_until);
+        let (shared, fixed, durable) = (Arc::clone(&self.shared), self.fixed.clone(), self.durable);
+        let rest_until = state.rest_until;
         self.shared.at.spawn(async move {
             let mut clear = clear;
             if let Some(until) = rest_until {
                 tokio::time::sleep_until(until).await;
             }
             let limit = shared.options.connect_timeout;
-            let result = match tokio::time::timeout(limit, dial(&shared, fixed.as_ref(), None)).await {
+            let errand = Errand { node: fixed.as_ref(), durable, on_push: None };
+            let result = match tokio::time::timeout(limit, dial(&shared, errand)).await {
                 Ok(result) => result,
-                Err(_) => Err(unavailable(format!("no connection within {} ms", limit.as_millis()))),
+                Err(_) => Err(shared.too_late()),
             };
             if let (Ok(conn), None) = (&result, &fixed) {
                 switch::guard(&shared, conn);

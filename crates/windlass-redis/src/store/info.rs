@@ -45,9 +45,10 @@ impl RedisStore {
         let fsync = self.server_setting("appendfsync").await.unwrap_or_else(|| "unknown".to_owned());
         let durability = match (append_only, fsync.as_str(), failover) {
             (false, ..) => Durability::None,
-            (true, _, true) => Durability::FailoverBestEffort,
+            (true, "always", true) => Durability::FailoverBestEffort,
             (true, "always", false) => Durability::Power,
-            (true, _, false) => Durability::Process,
+            // Where there is a failover, too: a power cut of the one server loses what it has not synced.
+            (true, ..) => Durability::Process,
         };
         let detail = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let details = vec![

@@ -18,7 +18,7 @@ mod workers;
 
 use crate::directory::{Directory, Queue};
 use crate::keys::Keys;
-use crate::link::{Link, Script};
+use crate::link::{Link, Purpose, Script};
 use crate::options::Options;
 use crate::reply::Items;
 use crate::scripts;
@@ -73,6 +73,12 @@ impl RedisStore {
     /// Opens a store.
     pub fn open(options: Options) -> Result<Self> {
         let link = Link::open(options, scripts::all())?;
+        Ok(Self::over(link, scripts::all(), None, Arc::new(StrongRandom::from_system())))
+    }
+
+    /// Opens a store to be looked at, also where a store would be refused.
+    pub(crate) fn open_to_examine(options: Options) -> Result<Self> {
+        let link = Link::open_for(Purpose::Examine, options, scripts::all())?;
         Ok(Self::over(link, scripts::all(), None, Arc::new(StrongRandom::from_system())))
     }
 

@@ -264,3 +264,34 @@ async fn slow_replicas_are_waited_for() {
     }
     replica.signal("-CONT");
 }
+
+/// Calls that would wait for replicas that are not there are answered at once, and work as soon as there are enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_few_replicas_are_counted_before_anything_waits_for_them() {
+    let primary = Server::start(&["--repl-diskless-sync-delay", "0"]);
+    let link = open(&format!("{}?wait_replicas=1&timeout_ms=5000", primary.url()));
+    let mut call = Call::new(&SCRIPTS[0], &["{windlass}:n"]);
+    call.arg_fmt(1);
+    let begun = Instant::now();
+    let refused = link.durable_call(&call).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Incompatible { what } if what.contains("the 0 that are connected")),
+        "{refused:?}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(primary.cli(&["GET", "{windlass}:n"]), "", "nothing was applied");
+    assert!(incr(&link).await.is_ok(), "who does not wait for replicas needs none");
+
+    let replica = Server::start(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+    wait_until("the replica follows", || replica.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    assert_eq!(link.durable_call(&call).await, Ok(Value::Int(2)));
+    // One that goes is no slip: what asks for a new connection meanwhile is to try again.
+    drop(replica);
+    wait_until("the replica is gone", || primary.cli(&["INFO", "replication"]).contains("connected_slaves:0"));
+    primary.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let mut refused = link.durable_call(&call).await.unwrap_err();
+    while let Error::Unknown { .. } = refused {
+        refused = link.durable_call(&call).await.unwrap_err();
+    }
+    assert!(matches!(&refused, Error::Unavailable { reason } if reason.contains("wait_replicas=1")), "{refused:?}");
+}

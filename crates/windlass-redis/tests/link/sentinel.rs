@@ -67,3 +67,41 @@ async fn slow_a_new_primary_is_found() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{error:?}");
     }
 }
+
+async fn refusal(url: &str) -> Error {
+    incr(&Link::open(Options::from_url(url).unwrap(), &SCRIPTS).unwrap()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_sentinel_and_a_server_are_told_apart() {
+    let server = Server::start(&[]);
+    let sentinel = Server::start_sentinel(server.port);
+    for (url, said, advice) in [
+        (format!("redis+sentinel://127.0.0.1:{}/main", server.port), "is not a Sentinel", "redis://"),
+        (sentinel.url(), "is a Sentinel", "redis+sentinel://"),
+        (format!("redis+cluster://127.0.0.1:{}", sentinel.port), "not part of a cluster", "redis+sentinel://"),
+    ] {
+        let error = refusal(&url).await;
+        let Error::Incompatible { what } = &error else { panic!("{url}: {error:?}") };
+        assert!(what.contains(said) && what.contains(advice), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_sentinel_that_refuses_is_named() {
+    let server = Server::start(&[]);
+    let sentinel = Server::start_sentinel(server.port);
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    assert_eq!(sentinel.cli(&["ACL", "SETUSER", "default", "on", "resetpass", ">right"]), "OK");
+    for (url, words) in [
+        (format!("{url}?sentinel_password=wrong"), "sentinel_user or sentinel_password"),
+        (url.clone(), "sentinel_password="),
+    ] {
+        let error = refusal(&url).await;
+        let Error::Invalid { reason, .. } = &error else { panic!("{url}: {error:?}") };
+        let named = format!("the Sentinel 127.0.0.1:{}", sentinel.port);
+        assert!(reason.contains(&named) && reason.contains(words), "{reason}");
+    }
+    let link = Link::open(Options::from_url(&format!("{url}?sentinel_password=right")).unwrap(), &SCRIPTS).unwrap();
+    assert_eq!(incr(&link).await, Ok(Value::Int(1)));
+}

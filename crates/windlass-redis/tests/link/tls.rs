@@ -23,25 +23,25 @@ fn certificates(dir: &Path) {
     openssl(dir, &[&sign[..], &["-days", "2", "-extfile", "ext", "-out", "server.pem"][..]].concat());
 }
 
+/// A server with that certificate.
+fn start(dir: &Path, certificate: &str, key: &str) -> Server {
+    let file = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (certificate, key, ca) = (file(certificate), file(key), file("ca.pem"));
+    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    Server::start_tls(&[&files[..], &["--tls-auth-clients", "no"]].concat())
+}
+
+async fn ping(url: String) -> Result<Value, Error> {
+    let link = Link::open(Options::from_url(&url).unwrap(), &[]).unwrap();
+    link.command(&Command::new("PING")).await
+}
+
 #[tokio::test]
 async fn only_a_certificate_of_a_trusted_authority_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let server = Server::start_tls(&[
-        "--tls-cert-file",
-        &file("server.pem"),
-        "--tls-key-file",
-        &file("server.key"),
-        "--tls-ca-cert-file",
-        &file("ca.pem"),
-        "--tls-auth-clients",
-        "no",
-    ]);
-    let ping = |url: String| async move {
-        let link = Link::open(Options::from_url(&url).unwrap(), &[]).unwrap();
-        link.command(&Command::new("PING")).await
-    };
+    let server = start(dir.path(), "server.pem", "server.key");
     let (port, ca) = (server.tls_port(), file("ca.pem").replace('/', "%2F"));
     assert_eq!(
         ping(format!("rediss://localhost:{port}?tls_ca={ca}")).await,
@@ -56,5 +56,43 @@ async fn only_a_certificate_of_a_trusted_authority_is_accepted() {
     ] {
         let error = ping(url.clone()).await.unwrap_err();
         assert!(matches!(&error, Error::Invalid { .. }), "{url}: {error:?}");
+    }
+}
+
+/// Each side takes what the other says for nonsense.
+#[tokio::test]
+async fn who_does_not_agree_about_encryption_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    certificates(dir.path());
+    let server = start(dir.path(), "server.pem", "server.key");
+    for (url, advice) in [
+        (format!("rediss://localhost:{}?connect_timeout_ms=500", server.port), "speaks no TLS, write redis://"),
+        (format!("redis://localhost:{}", server.tls_port()), "speaks TLS, write rediss://"),
+    ] {
+        let error = ping(url.clone()).await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable { reason } if reason.contains(advice)), "{url}: {error:?}");
+    }
+    let error = ping("redis://127.0.0.1:1".to_owned()).await.unwrap_err().to_string();
+    assert!(!error.contains("TLS"), "nobody is there: {error}");
+}
+
+#[tokio::test]
+async fn files_and_certificates_that_cannot_do_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    certificates(dir.path());
+    std::fs::write(dir.path().join("ext"), "basicConstraints=critical,CA:TRUE\nsubjectAltName=DNS:localhost\n")
+        .unwrap();
+    let new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost"];
+    openssl(dir.path(), &[&new[..], &["-keyout", "own.key", "-out", "own.csr"]].concat());
+    let sign = ["x509", "-req", "-in", "own.csr", "-signkey", "own.key", "-days", "2", "-extfile", "ext"];
+    openssl(dir.path(), &[&sign[..], &["-out", "own.pem"]].concat());
+    let server = start(dir.path(), "own.pem", "own.key");
+    let with = |name: &str| {
+        let file = dir.path().join(name).to_str().unwrap().replace('/', "%2F");
+        ping(format!("rediss://localhost:{}?tls_ca={file}", server.tls_port()))
+    };
+    for (name, words) in [("ext", "ext holds no certificate"), ("own.pem", "marked as an authority")] {
+        let error = with(name).await.unwrap_err();
+        assert!(matches!(&error, Error::Invalid { reason, .. } if reason.contains(words)), "{name}: {error:?}");
     }
 }
