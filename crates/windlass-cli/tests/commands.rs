@@ -326,10 +326,12 @@ fn a_job_is_found_by_the_id_that_it_was_given() {
     let id = scene.enqueue(&["mail", "welcome", "--id", "mine-1"]).to_string();
     assert_eq!(scene.run(&["jobs", "show", "mine-1", "--json"]).ok().one()["id"], json!(id));
     assert_eq!(scene.run(&["explain", "mine-1", "--json"]).ok().one()["id"], json!(id));
+    assert!(scene.run(&["jobs", "logs", "mine-1"]).ok().err.contains("no lines"));
+    scene.run(&["jobs", "watch", "mine-1", "--for", "1ms"]).fails(1, &[&id, "has not ended"]);
     // Of two nobody knows which, and one of a group has to be looked for.
     scene.enqueue(&["other", "welcome", "--id", "mine-1"]);
     let grouped = scene.enqueue(&["mail", "welcome", "--id", "mine-2", "--group", "acme"]).to_string();
-    for command in [&["jobs", "show"][..], &["explain"]] {
+    for command in [&["jobs", "show"][..], &["jobs", "logs"], &["jobs", "watch"], &["explain"]] {
         let with = |name| scene.run(&[command, &[name]].concat());
         with("mine-1").fails(2, &["2 queues have a job `mine-1`", "windlass jobs list --text mine-1"]);
         with("mine-2").fails(4, &["no job `mine-2`", "windlass jobs list --text mine-2"]);
