@@ -1,31 +1,37 @@
 //! What every command has at hand.
 
-use crate::cli::Global;
+use crate::cli::Cli;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::scheme;
 use crate::ui::Ui;
 use std::sync::Arc;
 use windlass::Error;
 use windlass::core::store::Store;
 use windlass_sqlite::Options;
 
-/// The kinds of store that a URL may name.
-const SCHEMES: [&str; 6] = ["sqlite", "memory", "redis", "rediss", "redis+sentinel", "redis+cluster"];
-
 /// What every command has at hand.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) ui: Ui,
     store: Option<String>,
+    /// It is `doctor` that runs.
+    examines: bool,
 }
 
 impl App {
-    /// Flags come before the environment, the environment before `windlass.toml`.
-    pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
+    /// What is said on the command line comes before the environment, the environment before `windlass.toml`.
+    pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
         let config = Config::read()?;
+        let (global, doctor) = (&cli.global, cli.command.doctor());
+        let named = doctor.and_then(|doctor| doctor.url.as_ref());
+        if named.is_some_and(|url| is_store_flag_given() && global.store.as_ref() != Some(url)) {
+            return Err(Failure::usage("two stores are named").hint("leave --store out, or the URL behind `doctor`"));
+        }
         Ok(Self {
             ui: Ui::new(global.json),
-            store: global.store.clone().filter(|url| !url.is_empty()).or(config.store),
+            store: named.or(global.store.as_ref()).filter(|url| !url.is_empty()).cloned().or(config.store),
+            examines: doctor.is_some(),
         })
     }
 
@@ -55,15 +61,19 @@ impl App {
         if !self.url().is_some_and(is_redis) || failure.has_hint() {
             return failure;
         }
+        // Whoever has just asked the doctor is not sent to it again.
+        let doctor = if self.examines { "" } else { "; then: windlass doctor" };
         match failure.error() {
-            Some(Error::Unavailable { .. }) => failure
-                .hint("is the server up, and is its address right? try: redis-cli -h HOST -p PORT ping; then: windlass doctor"),
+            Some(Error::Unavailable { .. }) => failure.hint(format!(
+                "is the server up, and is its address right? try: redis-cli -h HOST -p PORT ping{doctor}"
+            )),
             Some(Error::Timeout { .. }) => failure
-                .hint("the server hangs or is far away; try again, then: windlass doctor, or timeout_ms=30000 in the URL"),
+                .hint(format!("the server hangs or is far away; try again, or timeout_ms=30000 in the URL{doctor}")),
             Some(Error::Unknown { .. }) => {
                 failure.hint("it may have happened or not; look before you repeat it: windlass jobs list")
             }
             // The server is there, and no store can live on it as it is.
+            Some(Error::Incompatible { .. }) if self.examines => failure.made_unavailable(),
             Some(Error::Incompatible { .. }) => failure.made_unavailable().hint("windlass doctor says what to change"),
             _ => failure,
         }
@@ -74,7 +84,7 @@ impl App {
             Failure::usage("no store is named")
                 .hint("say --store sqlite://jobs.db, set WINDLASS_STORE, or write `store = \"…\"` into windlass.toml")
         })?;
-        check_scheme(url)?;
+        scheme::check(url)?;
         if url.starts_with("memory") {
             self.ui.note("note: memory:// is empty at the start of every command and gone at its end");
         }
@@ -100,21 +110,10 @@ fn says_create(url: &str) -> bool {
     url.split_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair.starts_with("create=")))
 }
 
-/// A typo is told from a store that is not there.
-fn check_scheme(url: &str) -> Result<(), Failure> {
-    let Some((scheme, _)) = url.split_once("://") else {
-        return Err(Failure::usage(format!("`{url}` is not the URL of a store"))
-            .hint(format!("a file is named as sqlite://{url}; for a try there is memory://")));
-    };
-    if SCHEMES.contains(&scheme) {
-        return Ok(());
-    }
-    let failure =
-        Failure::usage(format!("`{scheme}://` is no kind of store; there are sqlite://, redis:// and memory://"));
-    Err(match crate::values::nearest(scheme, &SCHEMES) {
-        Some(near) => failure.hint(format!("did you mean `{near}://`?")),
-        None => failure,
-    })
+/// Whether `--store` stands on the command line: what the environment or a file says was not named for this command.
+pub(crate) fn is_store_flag_given() -> bool {
+    let mut before_the_rest = std::env::args_os().take_while(|arg| arg != "--");
+    before_the_rest.any(|arg| arg == "--store" || arg.to_string_lossy().starts_with("--store="))
 }
 
 /// Whatever keeps a store from being opened, it is the store that is not available, and not the command that is wrong.

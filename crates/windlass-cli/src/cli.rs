@@ -31,7 +31,7 @@ Exit codes: 0 ok, 1 the work failed, 2 usage, 3 store unavailable, 4 not found, 
 pub(crate) struct Global {
     /// The store, by its URL
     #[arg(
-        help = "The store: sqlite://jobs.db, sqlite:///var/lib/app/jobs.db, redis://host:6379, memory://",
+        help = "The store: sqlite://jobs.db, sqlite:///var/lib/app/jobs.db, redis://host:6379, rediss://…, redis+sentinel://…, redis+cluster://…, memory://",
         long,
         global = true,
         env = "WINDLASS_STORE",
@@ -66,4 +66,14 @@ pub(crate) enum Command {
     Bench(commands::bench::Bench),
     Completions(commands::completions::Completions),
     Man(commands::man::Man),
+}
+
+impl Command {
+    /// The doctor, if it is asked for: it takes the store's URL by itself, too.
+    pub(crate) fn doctor(&self) -> Option<&commands::doctor::Doctor> {
+        match self {
+            Self::Doctor(doctor) => Some(doctor),
+            _ => None,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! How a command ends when it cannot do what it was asked: what the user sees, and the exit code.
 
+use crate::secrets::hide;
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
@@ -65,6 +66,11 @@ impl Failure {
         Self { code: Code::Unavailable, ..self }
     }
 
+    /// The same in other words.
+    pub(crate) fn says(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+
     /// Whether it says what to do.
     pub(crate) fn has_hint(&self) -> bool {
         self.hint.is_some()
@@ -82,7 +88,8 @@ impl Failure {
 
     /// As one JSON object.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        json!({ "message": self.message, "hint": self.hint, "cause": self.error, "exit_code": self.code as u8 })
+        let hint = self.hint.as_deref().map(hide);
+        json!({ "message": hide(&self.message), "hint": hint, "cause": self.error, "exit_code": self.code as u8 })
     }
 
     pub(crate) fn interrupted() -> Self {
@@ -105,9 +112,9 @@ impl Failure {
             say(self.to_json());
         } else {
             let (red, bold) = (crate::ui::ERROR, crate::ui::STRONG);
-            say(format_args!("{red}error:{red:#} {}", self.message));
+            say(format_args!("{red}error:{red:#} {}", hide(&self.message)));
             if let Some(hint) = &self.hint {
-                say(format_args!("{bold}hint:{bold:#} {hint}"));
+                say(format_args!("{bold}hint:{bold:#} {}", hide(hint)));
             }
         }
         self.code()
@@ -152,7 +159,7 @@ impl From<std::io::Error> for Failure {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if error.use_stderr() && json {
-        let text = error.to_string();
+        let text = hide(&error.to_string());
         let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
         let hint =
             rest.split("\n\n").map(str::trim).find(|part| part.starts_with("tip:") || part.starts_with("Usage:"));
@@ -161,7 +168,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     if error.use_stderr() {
         // What was typed is repeated, and may be very long.
-        say(error.render().ansi().to_string().trim_end().lines().map(cut).collect::<Vec<_>>().join("\n"));
+        say(hide(error.render().ansi().to_string().trim_end()).lines().map(cut).collect::<Vec<_>>().join("\n"));
     } else {
         // When nobody reads it, nobody misses it.
         let _ = error.print();

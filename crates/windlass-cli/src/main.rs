@@ -8,7 +8,10 @@ mod commands;
 mod config;
 mod failure;
 mod job_input;
+mod job_name;
 mod many;
+mod scheme;
+mod secrets;
 mod strict;
 mod table;
 mod terminal;
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let app = App::new(&cli.global)?;
+    let app = App::new(&cli)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(commands::run(cli.command, &app));
     // Whatever a command left behind must not keep the process from ending.

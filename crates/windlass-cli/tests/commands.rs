@@ -321,6 +321,25 @@ fn queues_are_shown_and_changed() {
 }
 
 #[test]
+fn a_job_is_found_by_the_id_that_it_was_given() {
+    let scene = Scene::new();
+    let id = scene.enqueue(&["mail", "welcome", "--id", "mine-1"]).to_string();
+    assert_eq!(scene.run(&["jobs", "show", "mine-1", "--json"]).ok().one()["id"], json!(id));
+    assert_eq!(scene.run(&["explain", "mine-1", "--json"]).ok().one()["id"], json!(id));
+    assert!(scene.run(&["jobs", "logs", "mine-1"]).ok().err.contains("no lines"));
+    scene.run(&["jobs", "watch", "mine-1", "--for", "1ms"]).fails(1, &[&id, "has not ended"]);
+    // Of two nobody knows which, and one of a group has to be looked for.
+    scene.enqueue(&["other", "welcome", "--id", "mine-1"]);
+    let grouped = scene.enqueue(&["mail", "welcome", "--id", "mine-2", "--group", "acme"]).to_string();
+    for command in [&["jobs", "show"][..], &["jobs", "logs"], &["jobs", "watch"], &["explain"]] {
+        let with = |name| scene.run(&[command, &[name]].concat());
+        with("mine-1").fails(2, &["2 queues have a job `mine-1`", "windlass jobs list --text mine-1"]);
+        with("mine-2").fails(4, &["no job `mine-2`", "windlass jobs list --text mine-2"]);
+    }
+    scene.run(&["jobs", "list", "--text", "mine-2"]).ok().shows(&[&grouped]);
+}
+
+#[test]
 fn groups_and_workers() {
     let scene = Scene::new();
     scene.enqueue(&["tenants", "k", "--group", "acme"]);
@@ -332,6 +351,15 @@ fn groups_and_workers() {
     let set = scene.run(&["groups", "set", "tenants", "acme", "--rate", "3/1m", "--cap", "none", "--json"]).ok().one();
     assert_eq!(set["after"], json!({ "cap": null, "rate": { "limit": 3, "per_ms": 60_000 }, "weight": 2 }));
     assert_eq!(scene.run(&["groups", "list", "tenants", "--json"]).ok().one()["settings"], set["after"]);
+    // What it does not say, its queue says; and that is told apart.
+    scene.run(&["queues", "set", "tenants", "--group-cap", "7", "--group-rate", "9/1s"]).ok();
+    scene.run(&["groups", "list", "tenants"]).ok().shows(&["7 (queue)", "3/1m"]);
+    let group = scene.run(&["groups", "list", "tenants", "--json"]).ok().one();
+    assert_eq!((&group["cap"], &group["effective_cap"]), (&json!(null), &json!(7)), "{group}");
+    assert_eq!((&group["effective_rate"]["limit"], &group["effective_weight"]), (&json!(3), &json!(2)), "{group}");
+    scene.run(&["groups", "set", "tenants", "acme", "--cap", "5"]).ok();
+    let own = scene.run(&["groups", "list", "tenants"]).ok();
+    assert!(!own.out.contains("(queue)"), "{own:?}");
 
     assert!(scene.run(&["workers"]).ok().err.contains("no workers"));
     wait(async { beat(&scene.store(), "tenants", Kinds::Any).await });

@@ -151,7 +151,7 @@ fn what_cannot_be_meant_is_refused_in_words() {
         (&["--for", "0s"], "from 1s"),
         (&["--store", "memory://"], "cannot share memory://"),
         (&["--store", "sqlite://x.db", "--keep"], "--keep is for the temporary store"),
-        (&["--store", "redis//x"], "no kind of store"),
+        (&["--store", "redis//x"], "did you mean `redis://x`?"),
     ] {
         let output = run(&[&["demo"], args].concat(), tmp.path());
         let said = String::from_utf8_lossy(&output.stderr);

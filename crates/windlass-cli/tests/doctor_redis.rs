@@ -361,7 +361,7 @@ fn lines_of_the_guide() -> Vec<Vec<String>> {
     let all: Vec<String> = blocks.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     let plain = |word: &str| word.trim_matches('\'').replace('\\', "");
     let words = |line: &String| {
-        let said = line.strip_prefix("redis-cli ")?.split(" # ").next()?;
+        let said = line.strip_prefix("redis-cli ")?.split(" # ").next()?.split(" | ").next()?;
         Some(said.split_whitespace().map(plain).collect())
     };
     all.iter().filter_map(words).collect()
@@ -377,7 +377,7 @@ fn every_redis_cli_line_of_the_guide_is_taken() {
     let lines = lines_of_the_guide();
     assert!(lines.len() > 10, "{lines:?}");
     for line in lines {
-        let words: Vec<String> = line.iter().map(|word| word.replace("ID", &id)).collect();
+        let words: Vec<String> = line.iter().map(|word| word.replace("ID", &id).replace("<number>", "1")).collect();
         // An answer that is an error is an error here.
         let answer = server.cli(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
         let may_be_empty = ["leases", "idle", "workers", "extra", "SLOWLOG"];

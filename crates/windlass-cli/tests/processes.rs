@@ -178,5 +178,5 @@ fn a_reader_that_has_gone_is_no_disaster() {
     // Nobody to complain to, either.
     let mut child = scene.command(&["jobs", "show", "x"]).spawn().unwrap();
     drop(child.stderr.take());
-    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert_eq!(child.wait().unwrap().code(), Some(4));
 }

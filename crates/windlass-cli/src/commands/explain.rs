@@ -2,12 +2,12 @@
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::job_name::JobName;
 use crate::ui::STRONG;
 use crate::values::{clean, count, relative};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
-use windlass::core::id::JobId;
 use windlass::core::job::State;
 use windlass::core::name::Label;
 use windlass::core::store::{Explanation, Reason};
@@ -25,16 +25,17 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Explain {
-    /// The job's id
-    id: JobId,
+    /// The job's id, or the one that it was given with --id
+    id: JobName,
 }
 
 impl Explain {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let explanation = store.explain(self.id).await?;
+        let id = self.id.find(store.as_ref()).await?;
+        let explanation = store.explain(id).await?;
         let now = store.now().await?;
-        let queue = store.get(vec![self.id]).await?.pop().flatten().map(|job| job.spec.queue.to_string());
+        let queue = store.get(vec![id]).await?.pop().flatten().map(|job| job.spec.queue.to_string());
         let queue = queue.unwrap_or_default();
         let (text, hint) = (sentence(&explanation, now), hint(&explanation, &queue));
         if app.ui.json {

@@ -28,9 +28,17 @@ impl Groups {
     }
 }
 
+const LIST_AFTER: &str = "\
+What the queue says for every group is marked with (queue). With --json `cap` is the group's own, and `effective_cap` the \
+one that holds; `effective_rate` and `effective_weight` likewise.
+
+Examples:
+  windlass groups list tenants
+  windlass groups list tenants --json";
+
 /// List the groups of a queue that have work or settings.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  windlass groups list tenants\n  windlass groups list tenants --json")]
+#[command(after_help = LIST_AFTER)]
 pub(crate) struct List {
     /// The queue
     queue: QueueName,
@@ -39,7 +47,7 @@ pub(crate) struct List {
 impl List {
     async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        many::queue(store.as_ref(), &self.queue).await?;
+        let all = many::queue(store.as_ref(), &self.queue).await?.settings.groups;
         let now = store.now().await?;
         let mut table = Table::new(&["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
         let mut after = None;
@@ -47,8 +55,9 @@ impl List {
             let request = GroupsRequest { queue: self.queue.clone(), after, limit: LIST_MAX };
             let page = store.groups(request).await?;
             for group in &page.groups {
+                let own = group.settings;
                 if app.ui.json {
-                    app.ui.json(group)?;
+                    app.ui.json(&with_effective(group, all))?;
                     continue;
                 }
                 let limited =
@@ -57,9 +66,9 @@ impl List {
                     text(&group.name),
                     number(group.ready),
                     number(group.active),
-                    maybe(group.settings.cap),
-                    maybe(group.settings.rate.map(rate_text)),
-                    maybe(group.settings.weight),
+                    maybe(effective(own.cap, all.cap)),
+                    maybe(effective(own.rate.map(rate_text), all.rate.map(rate_text))),
+                    maybe(effective(own.weight, all.weight)),
                     text(limited.unwrap_or_default()),
                 ]);
             }
@@ -77,6 +86,21 @@ impl List {
         store.close().await?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What holds: the group's own, or else what its queue says for every group.
+fn effective<T: ToString>(own: Option<T>, all: Option<T>) -> Option<String> {
+    own.map(|own| own.to_string()).or_else(|| all.map(|all| format!("{} (queue)", all.to_string())))
+}
+
+/// A group with its own settings, and beside them those that hold.
+fn with_effective(group: &GroupStatus, all: GroupSettings) -> serde_json::Value {
+    let (holds, mut value) = (group.settings.or(all), json!(group));
+    value["cap"] = json!(group.settings.cap);
+    value["effective_cap"] = json!(holds.cap);
+    value["effective_rate"] = json!(holds.rate);
+    value["effective_weight"] = json!(holds.weight);
+    value
 }
 
 /// Change the settings of one group; what it does not say, the queue's settings for groups say.

@@ -10,15 +10,17 @@ Examples:
   windlass demo --for 20s --json                    one summary line for programs
   windlass demo --keep --for 10s                    and look at the store afterwards
   windlass demo --store sqlite://demo.db            beside `windlass top --store sqlite://demo.db`
+  windlass demo --store redis://localhost:6379      on a server; only the queues demo-… are touched
 
-Exit code: 0 when nothing was lost and nothing completed twice, 1 otherwise";
+Exit code: 0 when every job ended, nothing was lost and nothing completed twice, 1 otherwise";
 
 /// See it all, live: jobs flow, fail, retry, time out; workers are frozen and killed; nothing is lost
 ///
-/// Starts worker processes over one SQLite file, enqueues email, webhook, thumbnail and invoice jobs, freezes a worker or
+/// Starts worker processes over one store, enqueues email, webhook, thumbnail and invoice jobs, freezes a worker or
 /// kills one now and then, and in the end compares what was acknowledged, what the workers wrote down and what the store
-/// has. Without --store it uses a temporary file; `WINDLASS_STORE` is left alone, so that a demo never gets into a store by
-/// accident.
+/// has. Without --store that is a temporary SQLite file; `WINDLASS_STORE` is left alone, so that a demo never gets into a
+/// store by accident. With --store it may be any other that processes can share: a file, a Redis server, a Sentinel set, a
+/// Cluster.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Demo {

@@ -57,6 +57,8 @@ pub(super) struct Findings {
     pub(super) confirmed: u64,
     pub(super) failed: u64,
     pub(super) cancelled: u64,
+    /// Jobs that have not ended: they are there, and run when somebody comes.
+    pub(super) waiting: u64,
     pub(super) retried: u64,
     pub(super) timed_out: u64,
     pub(super) reaped: u64,
@@ -105,9 +107,6 @@ impl Told {
     fn loss(&self, record: Option<&Record>) -> Option<String> {
         match record {
             None => Some("was acknowledged and is not in the store".to_owned()),
-            Some(record) if !record.state.is_terminal() => {
-                Some(format!("was acknowledged and is still {}", record.state))
-            }
             Some(record) if self.completions > 0 && record.state != State::Succeeded => {
                 Some(format!("was completed and is {}", record.state))
             }
@@ -153,7 +152,7 @@ impl Findings {
             State::Succeeded => self.succeeded += 1,
             State::Failed => self.failed += 1,
             State::Cancelled => self.cancelled += 1,
-            State::Scheduled | State::Ready | State::Active => {}
+            State::Scheduled | State::Ready | State::Active => self.waiting += 1,
         }
         self.retried += record.retried();
         self.timed_out += record.count(FailureClass::Timeout);

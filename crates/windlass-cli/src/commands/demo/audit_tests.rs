@@ -54,12 +54,20 @@ fn what_is_allowed_is_clean() {
 fn a_loss_is_found() {
     let success = accepted(1, State::Succeeded, false);
     assert_eq!(faults(&books(&[], None, 0)), (1, 0), "gone");
-    for state in [State::Scheduled, State::Ready, State::Active] {
-        assert_eq!(faults(&books(&[started(1)], Some(record(state, &[])), 0)), (1, 0), "{state}");
-    }
     let failed = Some(record(State::Failed, &[FailureClass::Stalled]));
     assert_eq!(faults(&books(&[started(1), success], failed, 1)), (1, 0), "completed, and yet failed");
     assert_eq!(faults(&books(&[], Some(record(State::Succeeded, &[])), 1)), (1, 0), "never executed");
+}
+
+#[test]
+fn what_has_not_ended_waits_and_is_not_lost() {
+    for state in [State::Scheduled, State::Ready, State::Active] {
+        let books = books(&[started(1)], Some(record(state, &[])), 0);
+        assert_eq!((faults(&books), audit(&books).waiting), ((0, 0), 1), "{state}");
+        // It was done once, and the store has forgotten it.
+        let again = self::books(&[started(1), accepted(1, State::Succeeded, false)], Some(record(state, &[])), 1);
+        assert_eq!((faults(&again), audit(&again).waiting), ((1, 0), 1), "{state}");
+    }
 }
 
 #[test]

@@ -188,7 +188,9 @@ impl Board {
                     self.events.fault(format!("worker {number} goes on; what it still reports comes too late"));
                 }
                 Turn::Restarted(number) => self.events.fault(format!("worker {number} was started again")),
-                Turn::EndedByItself(number) => self.events.bad(format!("worker {number} ended by itself")),
+                Turn::EndedByItself(number, said) => {
+                    self.events.bad(format!("worker {number} ended by itself: {said}"));
+                }
             }
         }
     }

@@ -41,6 +41,13 @@ pub(crate) struct DemoWorker {
 impl DemoWorker {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         end_with_parent()?;
+        // What its runtime has to complain about is shown when the demo goes wrong.
+        tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+            .with_writer(std::io::stderr)
+            .with_target(false)
+            .without_time()
+            .init();
         let ledger = Arc::new(Ledger::open(&self.dir, &self.name)?);
         let store = Arc::new(Wrapped(Recorder::new(app.store()?, Arc::clone(&ledger))));
         let chances = Chances { seed: self.seed, fail_rate: self.fail_rate, hang_rate: self.hang_rate };

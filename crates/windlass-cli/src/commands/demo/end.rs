@@ -3,16 +3,19 @@
 use super::args::Demo;
 use super::audit::{Record, audit};
 use super::board::{News, Phase};
+use super::fleet::last_words;
 use super::follow;
 use super::ledger;
 use super::place::Place;
 use super::run::{Next, Stage, forever, open_queues};
 use super::summary::Summary;
+use crate::commands::doctor::promise;
 use crate::failure::Failure;
+use crate::secrets::masked;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::core::name::WorkerId;
-use windlass::core::store::QueueSettings;
+use windlass::core::store::{Durability, QueueSettings};
 
 /// How long the last jobs may take, beside what their leases and their number take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +36,11 @@ pub(super) async fn wind_down(stage: &mut Stage, demo: &Demo) -> Result<Vec<Stri
     stage.screen.show(&stage.board)?;
     stage.fleet.stop().await?;
     let open = stage.board.open();
-    Ok(if all_ended { Vec::new() } else { vec![format!("{open} jobs have not ended in time; they count as lost")] })
+    Ok(if all_ended {
+        Vec::new()
+    } else {
+        vec![format!("{open} jobs have not ended in time; they count as still waiting")]
+    })
 }
 
 async fn until_no_more(stage: &mut Stage) -> Result<(), Failure> {
@@ -108,6 +115,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
     for name in &stage.fleet.killed {
         stage.store.deregister(WorkerId::new(name.as_str())?).await?;
     }
+    let info = stage.store.info().await?;
     stage.store.close().await?;
     let mut findings = audit(&books);
     if stage.board.gap {
@@ -116,14 +124,20 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
             .push("entries of the feed were missed; completions are known from the ledgers alone".to_owned());
     }
     let tenths = stage.board.elapsed_ms() / 100;
-    Ok(Summary {
+    let (durability, meaning) = promise(&info);
+    let promised = matches!(info.durability, Durability::Process | Durability::Power);
+    let summary = Summary {
         deduplicated: stage.board.deduplicated,
         not_enqueued: stage.board.not_enqueued,
         kills: stage.fleet.killed.len() as u64,
         freezes: stage.fleet.freezes,
         seconds: f64::from(u32::try_from(tenths).unwrap_or(u32::MAX)) / 10.0,
         seed: stage.board.seed,
-        store: place.url.clone(),
+        store: masked(&place.url),
+        durability,
+        excuse: Some(meaning).filter(|_| !promised),
         ..Summary::of(findings)
-    })
+    };
+    let worker_error = if summary.is_clean() { None } else { last_words(place.dir()) };
+    Ok(Summary { worker_error, ..summary })
 }

@@ -6,7 +6,7 @@
 use super::desk::Chances;
 use crate::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, ChildStdin, Command};
@@ -16,6 +16,9 @@ use windlass::core::time::Timestamp;
 const ENDS_MAX: u32 = 3;
 /// How long a worker has to drain in the end; its own limit is shorter.
 const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// What the workers' words end in.
+const LOG: &str = "log";
 
 /// What every worker is told.
 #[derive(Clone, Debug)]
@@ -60,11 +63,12 @@ pub(super) struct Member {
 }
 
 /// What happened to a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Thawed(u32),
     Restarted(u32),
-    EndedByItself(u32),
+    /// And what it said last.
+    EndedByItself(u32, String),
 }
 
 /// All of them.
@@ -129,9 +133,9 @@ impl Fleet {
                     turns.push(Turn::Restarted(member.number));
                 }
                 Condition::Running if member.child.try_wait()?.is_some() => {
-                    member.note_end(&self.orders)?;
+                    let said = member.note_end(&self.orders)?;
                     member.condition = Condition::Killed { restart_at: now.plus_ms(500) };
-                    turns.push(Turn::EndedByItself(member.number));
+                    turns.push(Turn::EndedByItself(member.number, said));
                 }
                 Condition::Running | Condition::Frozen { .. } | Condition::Killed { .. } | Condition::Left => {}
             }
@@ -187,16 +191,33 @@ impl Member {
         Ok(())
     }
 
-    fn note_end(&mut self, orders: &Orders) -> Result<(), Failure> {
+    /// Counts it, and answers what it said last.
+    fn note_end(&mut self, orders: &Orders) -> Result<String, Failure> {
         self.ends += 1;
+        let said = last_line(&orders.log(&self.name)).unwrap_or_else(|| "it said nothing".to_owned());
         if self.ends < ENDS_MAX {
-            return Ok(());
+            return Ok(said);
         }
-        let said = std::fs::read_to_string(orders.log(&self.name)).unwrap_or_default();
-        let said = said.lines().last().unwrap_or("it said nothing");
         Err(Failure::failed(format!("worker {} ended by itself {} times: {said}", self.number, self.ends))
             .hint("a worker must be able to open the store: see `windlass doctor`"))
     }
+}
+
+/// What was written last, by whichever worker.
+pub(super) fn last_words(dir: &Path) -> Option<String> {
+    let logs = std::fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == LOG));
+    let mut said: Vec<_> = logs
+        .filter_map(|path| Some((std::fs::metadata(&path).and_then(|about| about.modified()).ok()?, last_line(&path)?)))
+        .collect();
+    said.sort();
+    said.pop().map(|(_, line)| line)
+}
+
+fn last_line(path: &Path) -> Option<String> {
+    let text = std::fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// This very program, also when its file was replaced meanwhile: a build beside a demo does that.
@@ -211,14 +232,16 @@ impl Orders {
     }
 
     fn log(&self, name: &str) -> PathBuf {
-        self.dir.join(format!("{name}.log"))
+        self.dir.join(name).with_extension(LOG)
     }
 
     fn start(&self, name: &str) -> Result<(Child, Option<ChildStdin>), Failure> {
         let log = std::fs::File::create(self.log(name))?;
         let mut command = Command::new(ourselves()?);
         command.arg0("windlass");
-        command.args(["demo-worker", "--store", &self.url, "--name", name, "--dir"]).arg(&self.dir);
+        // Not among the arguments, which everybody on the machine can read: there may be a password in it.
+        command.env("WINDLASS_STORE", &self.url);
+        command.args(["demo-worker", "--name", name, "--dir"]).arg(&self.dir);
         for (flag, value) in [
             ("--slots", self.slots.to_string()),
             ("--lease-ms", self.lease.as_millis().to_string()),

@@ -1,8 +1,10 @@
 //! Where the demo takes place: the store, and a directory for ledgers and the workers' words.
 
 use super::args::Demo;
-use crate::app::App;
+use crate::app::{App, is_store_flag_given};
 use crate::failure::Failure;
+use crate::scheme;
+use crate::secrets::masked;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -16,7 +18,8 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn find(demo: &Demo, app: &App) -> Result<Self, Failure> {
-        let named = app.url().filter(|_| is_named_on_the_command_line());
+        let named = app.url().filter(|_| is_store_flag_given());
+        named.map(scheme::check).transpose()?;
         if named.is_some_and(|url| url.starts_with("memory")) {
             let hint = "leave --store out for a temporary file, or say --store sqlite://demo.db";
             return Err(Failure::usage("the demo's workers are processes and cannot share memory://").hint(hint));
@@ -39,7 +42,7 @@ impl Place {
 
     /// For the user: where it is.
     pub(super) fn words(&self) -> String {
-        if self.temporary { format!("{} (temporary)", self.url) } else { self.url.clone() }
+        if self.temporary { format!("{} (temporary)", self.url) } else { masked(&self.url) }
     }
 
     /// Removes what is temporary, or says where it is.
@@ -48,12 +51,23 @@ impl Place {
             return None;
         }
         self.dir.disable_cleanup(true);
-        let dir = self.dir.path().display();
-        Some(format!("kept in {dir}; look at it with: windlass jobs list --store {}", self.url))
+        let (dir, url) = (self.dir.path().display(), masked(&self.url));
+        Some(format!("kept in {dir}; look at it with: windlass jobs list --store {url}"))
     }
 }
 
-/// A store from the environment or from a file is for real work, and was not named for a demo.
-fn is_named_on_the_command_line() -> bool {
-    std::env::args_os().any(|arg| arg == "--store" || arg.to_string_lossy().starts_with("--store="))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown_in_the_end_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, url) = (dir.path().to_owned(), "redis://ada:hunter2@localhost".to_owned());
+        let place = Place { url, dir, temporary: false };
+        assert_eq!(place.words(), "redis://***@localhost");
+        let said = place.leave(true).unwrap();
+        std::fs::remove_dir_all(path).unwrap();
+        assert!(said.ends_with("--store redis://***@localhost"), "{said}");
+    }
 }

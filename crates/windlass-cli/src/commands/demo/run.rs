@@ -15,6 +15,7 @@ use super::view::Screen;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::terminal::Input;
+use crate::values::count;
 use ratatui::crossterm::event::KeyCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -107,7 +108,7 @@ impl Stage {
         let now = SystemClock.now();
         let board = Board::new(now, cursor, place.words(), seed);
         let faults = Faults::new(now, demo.lease, demo.duration, seed);
-        app.ui.note(format_args!("{} workers over {}", demo.workers, place.words()));
+        app.ui.note(format_args!("{} over {}", count(u64::from(demo.workers), "worker"), place.words()));
         let screen = Screen::open(app.ui)?;
         Ok(Self { store, board, fleet, news, screen, valve, tasks, faults, interrupts })
     }

@@ -25,13 +25,16 @@ fit together.
 Examples:
   windlass doctor
   windlass doctor --deep
-  windlass doctor --store redis://localhost:6379
+  windlass doctor redis://localhost:6379
   windlass doctor --json | jq 'select(.severity == \"error\")'";
 
 /// Look for what is wrong with a store, and say what to do about it.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Doctor {
+    /// The store, by its URL; the same as --store URL
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
     /// Check the whole file, or every entry on a server, however large it is
     #[arg(long)]
     deep: bool,
@@ -172,10 +175,9 @@ fn print(app: &App, finding: &Finding) -> Result<(), Failure> {
     }
 }
 
-/// What the store is and promises.
-fn about(info: &StoreInfo) -> Finding {
-    let details: Vec<String> = info.details.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let (class, meaning) = match info.durability {
+/// The store's durability class, and what it means.
+pub(crate) fn promise(info: &StoreInfo) -> (&'static str, &'static str) {
+    match info.durability {
         Durability::None if info.store == "redis" => {
             ("none", "the end of the server may lose all, or all since its last snapshot")
         }
@@ -186,7 +188,13 @@ fn about(info: &StoreInfo) -> Finding {
             "failover-best-effort",
             "acknowledged work survives a power cut of one server; a failover may lose the last of it",
         ),
-    };
+    }
+}
+
+/// What the store is and promises.
+fn about(info: &StoreInfo) -> Finding {
+    let details: Vec<String> = info.details.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let (class, meaning) = promise(info);
     let text = format!("{}, layout {}, {}; durability {class}: {meaning}", info.store, info.layout, details.join(", "));
     match info.durability {
         Durability::Power | Durability::FailoverBestEffort => Finding::ok("store", text),

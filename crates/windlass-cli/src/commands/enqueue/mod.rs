@@ -134,7 +134,7 @@ fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {
 async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option<Job>, Failure> {
     let ended = async {
         loop {
-            match store.get(vec![id]).await?.pop().flatten() {
+            match store.get(vec![id]).await.map_err(|error| cannot_wait(id, error))?.pop().flatten() {
                 Some(job) if !job.state.is_terminal() => {}
                 done => return Ok(done),
             }
@@ -147,6 +147,17 @@ async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option
         Err(Failure::failed(format!("the job {id} has not ended within {time}"))
             .hint(format!("windlass explain {id} says why; windlass jobs watch {id} waits on")))
     })
+}
+
+/// The enqueue is done, whatever the store says about a look at the job.
+fn cannot_wait(id: JobId, error: Error) -> Failure {
+    let why = match &error {
+        Error::Unavailable { reason } | Error::Unknown { reason } | Error::Timeout { reason } => reason.clone(),
+        other => other.to_string(),
+    };
+    Failure::from(error)
+        .says(format!("the job {id} is enqueued, but waiting for it failed: {why}"))
+        .hint(format!("do not enqueue it again; once the store answers, windlass jobs watch {id} waits on"))
 }
 
 fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::job_name::JobName;
 use crate::values::clean;
 use clap::Args;
 use serde_json::json;
@@ -24,8 +25,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Logs {
-    /// The job's id
-    id: JobId,
+    /// The job's id, or the one that it was given with --id
+    id: JobName,
     /// Go on until the job has ended
     #[arg(long, short)]
     follow: bool,
@@ -34,15 +35,16 @@ pub(crate) struct Logs {
 impl Logs {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
+        let id = self.id.find(store.as_ref()).await?;
         let mut from = 0;
         loop {
             // Looked at before the lines are read: what was logged before the end is not missed.
-            let running = self.is_running(store.as_ref()).await?;
-            from = self.read_on(app, store.as_ref(), from).await?;
+            let running = is_running(store.as_ref(), id).await?;
+            from = read_on(app, store.as_ref(), id, from).await?;
             if !self.follow || !running {
                 break;
             }
-            let _ = tokio::time::timeout(PACE, store.wait(WaitFor::Job(self.id))).await;
+            let _ = tokio::time::timeout(PACE, store.wait(WaitFor::Job(id))).await;
         }
         if from == 0 {
             app.ui.note("no lines");
@@ -50,26 +52,26 @@ impl Logs {
         store.close().await?;
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    async fn is_running(&self, store: &dyn Store) -> Result<bool, Failure> {
-        match store.get(vec![self.id]).await?.pop().flatten() {
-            Some(job) => Ok(!job.state.is_terminal()),
-            None => Err(Failure::not_found(format!("there is no job {}", self.id))),
-        }
+async fn is_running(store: &dyn Store, id: JobId) -> Result<bool, Failure> {
+    match store.get(vec![id]).await?.pop().flatten() {
+        Some(job) => Ok(!job.state.is_terminal()),
+        None => Err(Failure::not_found(format!("there is no job {id}"))),
     }
+}
 
-    async fn read_on(&self, app: &App, store: &dyn Store, mut from: u64) -> Result<u64, Failure> {
-        loop {
-            let page = store.read_logs(LogRequest { job: self.id, from, limit: PAGE }).await?;
-            if page.lines.is_empty() {
-                return Ok(page.next.max(from));
-            }
-            if page.first > from {
-                app.ui.note(format_args!("note: lines {from} to {} are gone", page.first - 1));
-            }
-            from = page.first + page.lines.len() as u64;
-            print(app, page)?;
+async fn read_on(app: &App, store: &dyn Store, job: JobId, mut from: u64) -> Result<u64, Failure> {
+    loop {
+        let page = store.read_logs(LogRequest { job, from, limit: PAGE }).await?;
+        if page.lines.is_empty() {
+            return Ok(page.next.max(from));
         }
+        if page.first > from {
+            app.ui.note(format_args!("note: lines {from} to {} are gone", page.first - 1));
+        }
+        from = page.first + page.lines.len() as u64;
+        print(app, page)?;
     }
 }
 

@@ -3,13 +3,13 @@
 use crate::app::App;
 use crate::commands::explain::{hint, sentence};
 use crate::failure::Failure;
+use crate::job_name::JobName;
 use crate::ui::STRONG;
 use crate::values::{Span, clean, relative};
 use crate::view::{Shown, pretty};
 use clap::Args;
 use std::fmt::Display;
 use std::process::ExitCode;
-use windlass::core::id::JobId;
 use windlass::core::job::Job;
 use windlass::core::time::Timestamp;
 
@@ -22,16 +22,17 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Show {
-    /// The job's id
-    id: JobId,
+    /// The job's id, or the one that it was given with --id
+    id: JobName,
 }
 
 impl Show {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let job = store.get(vec![self.id]).await?.pop().flatten();
-        let job = job.ok_or_else(|| Failure::not_found(format!("there is no job {}", self.id)))?;
-        let (explanation, now) = (store.explain(self.id).await?, store.now().await?);
+        let id = self.id.find(store.as_ref()).await?;
+        let job = store.get(vec![id]).await?.pop().flatten();
+        let job = job.ok_or_else(|| Failure::not_found(format!("there is no job {id}")))?;
+        let (explanation, now) = (store.explain(id).await?, store.now().await?);
         let text = sentence(&explanation, now);
         if app.ui.json {
             app.ui.json(&Shown::new(&job, &explanation, &text))?;

@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::job_name::JobName;
 use crate::values::{Span, clean};
 use clap::Args;
 use serde_json::json;
@@ -30,8 +31,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Watch {
-    /// Only this job, until it has ended
-    id: Option<JobId>,
+    /// Only this job, until it has ended: its id, or the one that it was given with --id
+    id: Option<JobName>,
     /// Only jobs of this queue
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QueueName>,
@@ -46,18 +47,32 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let follow = self.follow(app, store.as_ref());
+        let id = match &self.id {
+            Some(name) => Some(name.find(store.as_ref()).await?),
+            None => None,
+        };
+        let watcher = Watcher { id, queue: self.queue, state: self.state };
+        let follow = watcher.follow(app, store.as_ref());
         let code = match self.time {
             None => follow.await?,
             Some(time) => match tokio::time::timeout(time.duration(), follow).await {
                 Ok(code) => code?,
-                Err(_) => self.over(time)?,
+                Err(_) => watcher.over(time)?,
             },
         };
         store.close().await?;
         Ok(code)
     }
+}
 
+/// What is watched.
+struct Watcher {
+    id: Option<JobId>,
+    queue: Option<QueueName>,
+    state: Option<State>,
+}
+
+impl Watcher {
     fn over(&self, time: Span) -> Result<ExitCode, Failure> {
         match self.id {
             None => Ok(ExitCode::SUCCESS),

@@ -5,6 +5,7 @@ use super::meter::Meter;
 use super::snapshot::{QueueLine, Snapshot, WorkerLine, group};
 use super::state::Event;
 use crate::failure::Failure;
+use crate::secrets::masked;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -111,16 +112,6 @@ impl Gatherer {
             jobs.extend(self.store.list(request).await?.jobs);
         }
         Ok(jobs)
-    }
-}
-
-/// A URL without the user and password that may stand in it.
-fn masked(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host = rest.split('/').next().unwrap_or_default();
-    match host.rfind('@') {
-        Some(at) => format!("{scheme}://***{}", &rest[at..]),
-        None => url.to_owned(),
     }
 }
 
