@@ -64,6 +64,11 @@ impl App {
         // Whoever has just asked the doctor is not sent to it again.
         let doctor = if self.examines { "" } else { "; then: windlass doctor" };
         match failure.error() {
+            Some(Error::Unavailable { reason }) if reason.contains("busy with a script") => {
+                failure.hint("wait until it is done, or end it: redis-cli SCRIPT KILL")
+            }
+            // It says itself what to write.
+            Some(Error::Unavailable { reason }) if reason.contains("rediss://") => failure,
             Some(Error::Unavailable { .. }) => failure.hint(format!(
                 "is the server up, and is its address right? try: redis-cli -h HOST -p PORT ping{doctor}"
             )),

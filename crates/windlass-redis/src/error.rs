@@ -82,7 +82,7 @@ fn read_final(code: &str, detail: &str, said: String) -> Error {
     match code {
         "LOADING" => unavailable(format!("the server is loading its data ({said})")),
         // It is there, and answers nothing until the script has ended.
-        "BUSY" => timeout(format!("the server is busy with a script ({said})")),
+        "BUSY" => unavailable(format!("the server is busy with a script ({said})")),
         "NOREPLICAS" => unavailable(format!("too few replicas are in step (min-replicas-to-write: {said})")),
         "MISCONF" => unavailable(format!("the server cannot write its disk and refuses changes ({said})")),
         "OOM" => Error::Full { what: format!("the server's memory ({said}; raise its maxmemory, or delete old jobs)") },
@@ -237,11 +237,10 @@ mod tests {
         assert!(matches!(of("TRYAGAIN x"), Refusal::TryAgain(_)));
     }
 
-    /// To be unavailable would mean that the server is down, or elsewhere.
     #[test]
-    fn a_busy_server_is_there() {
+    fn a_busy_server_has_done_nothing() {
         let busy = error("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
-        assert!(matches!(&busy, Error::Timeout { reason } if reason.contains("busy with a script")), "{busy:?}");
+        assert!(matches!(&busy, Error::Unavailable { reason } if reason.contains("busy with a script")), "{busy:?}");
         assert!(busy.is_retryable());
     }
 

@@ -182,7 +182,7 @@ fn replicas(options: &Options, info: &Info, findings: &mut Vec<Finding>) {
             "replicas",
             format!("{role}; an answer does not wait for them, so a failover may lose the last of it"),
         )
-        .hint("wait_replicas=1 in the URL makes that much less likely")
+        .hint(format!("wait_replicas={in_step} in the URL waits for all of them, and loses less"))
     } else if in_step == 0 && !matches!(options.topology, Topology::Single { .. }) {
         Finding::warning("replicas", format!("{role}: there is nobody to fail over to")).hint("attach a replica")
     } else {
