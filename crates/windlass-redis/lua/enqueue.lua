@@ -1,9 +1,9 @@
 -- Accepts jobs.
 --
 -- KEYS    all of the store, in the one order; for plain jobs (no group, no dedup key, due now) the first ten
--- ARGV    clock, bell prefix, publish command; `1` for all or nothing, `2` to ask for refusals alone; lanes as create.lua reads them; count of jobs, then of
---         each its id, its fields, and the rest of its record
--- Answers of each `created`, `existing`, `deduplicated <by>`, `replaced <old>`, `held <behind>`, `duplicate`, `full <max>`,
+-- ARGV    clock, bell prefix, publish command; `1` for all or nothing, `2` to ask for refusals alone; lanes as create.lua reads them; count of jobs,
+--         then the jobs as create.lua reads them
+-- Answers `all` when all were created; else of each `created`, `existing`, `deduplicated <by>`, `replaced <old>`, `held <behind>`, `duplicate`, `full <max>`,
 --         `lanes <count>`; or `bystander` when another one of all-or-nothing was refused
 -- Bounds  one round per job, one directory of 1,024 lanes per new lane
 

@@ -58,8 +58,8 @@ pub(crate) fn due_text(due: Due) -> String {
     }
 }
 
-/// The fields of a new job that the scripts read; `lane` is its lane's number in the call, from 1.
-pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> String {
+/// The fields of a new job that the scripts read, if they are not all defaults; `lane` is its lane's number in the call, from 1.
+pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> Option<String> {
     let spec = &job.spec;
     let mut flags = String::new();
     for (flag, set) in [
@@ -76,7 +76,7 @@ pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> Str
         flags.push('-');
     }
     if flags == "-" && job.due == Due::Now && (spec.priority, spec.attempts, spec.stalls) == (0, 3, 1) {
-        return format!("{fingerprint:016x} {lane}");
+        return None;
     }
     let mut text = format!(
         "{fingerprint:016x} {lane} {} {} {flags} {} {} ",
@@ -102,7 +102,7 @@ pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> Str
         }
         None => text.push('-'),
     }
-    text
+    Some(text)
 }
 
 fn dash(number: Option<u64>) -> Cow<'static, str> {

@@ -1,5 +1,6 @@
--- New jobs. The argument of each: id, fingerprint, lane (its number among the call's), due, group, priority, flags,
--- attempts, stalls, dedup key, mode, ttl, keep; then the rest of its record, which no script reads.
+-- New jobs. Those with nothing but defaults come in rows: `P`, lane (its number among the call's), count, and of each its id
+-- and its fingerprint, a line end, and the rest of its record, which no script reads. Others: `J`, id, the fields (fingerprint,
+-- lane, due, priority, flags, attempts, stalls, dedup key, mode, ttl, keep and keep, group), and the rest of the record.
 
 local LANES_MAX = 1024
 local call_lanes = {}
@@ -44,11 +45,19 @@ function E.know_groups_of(jobs)
   E.know_subs(lanes, groups)
 end
 
--- One job of a call. One with nothing but defaults says so by leaving all but fingerprint and lane out.
+local plain_left, plain_lane = 0, nil
+-- The next job of a call: one of a row of those with nothing but defaults, or one that says more.
 function E.read_new()
-  local job = { id = E.arg() }
-  local fields = E.arg()
-  if match(fields, '^%x+ %d+$') then fields = fields .. ' - 0 - 3 1 - - - - - -' end
+  local job, fields = {}, nil
+  if plain_left == 0 and E.arg() == 'P' then plain_lane, plain_left = E.arg(), E.num() end
+  job.id = E.arg()
+  if plain_left > 0 then
+    plain_left = plain_left - 1
+    local fingerprint, rest = match(E.arg(), '^(%x+)\n(.*)$')
+    fields, job.rest = fingerprint .. ' ' .. plain_lane .. ' - 0 - 3 1 - - - - - -', rest
+  else
+    fields, job.rest = E.arg(), E.arg()
+  end
   local fingerprint, lane_no, due, priority, flags, attempts, stalls, key, mode, ttl, keep_s, keep_f, name =
     match(fields, '^(%x+) (%d+) (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
   job.fingerprint, job.lane_no, job.due, job.priority, job.flags = fingerprint, tonumber(lane_no), due, tonumber(priority), flags
@@ -57,7 +66,6 @@ function E.read_new()
   job.keep = keep_s .. ' ' .. keep_f
   job.ttl_text, job.name_text = ttl, name
   if name ~= '-' then job.group_name = sub(name, 2) end
-  job.rest = E.arg()
   return job
 end
 
@@ -169,7 +177,7 @@ local function create(job, behind)
   m[1] = m[1] + 1
   E.note(j, 'enqueue', nil, j.state)
   if j.state == 's' and j.due then E.sooner(q, j.due) end
-  local head = fmt('1 %x %x %x %x %s', q.id, l.id, row, now, job.fingerprint)
+  local head = fmt('1 %x %x %012x %x %s', q.id, l.id, row, now, job.fingerprint)
   if due_text ~= '-' or job.priority ~= 0 or job.flags ~= '-' or job.attempts ~= 3 or job.stalls ~= 1 then
     head = head .. ' ' .. due_text .. ' ' .. job.priority .. ' ' .. job.flags .. ' ' .. job.attempts .. ' ' .. job.stalls .. ' '
       .. (job.key or '-') .. ' ' .. (job.mode or '-') .. ' ' .. job.ttl_text .. ' ' .. job.keep .. ' ' .. job.name_text

@@ -99,7 +99,7 @@ function E.lease_some(out, i, to, ids, members, lives, records)
       moment, text, wait = created, '1 0 ' .. created .. ' ' .. expires, max(now - tonumber(created, 16), 0)
       short, whole = '* ' .. created .. ' ' .. claim.worker, ' ' .. created .. group .. created .. ' '
     end
-    row = sub('000000000000', #row + 1) .. row
+    if #row < 12 then row = sub('000000000000', #row + 1) .. row end
     i, k, count = i + 1, k + 1, count + 1
     gone[k], mine[k], claimed[count] = member, id, id
     leases[2 * k - 1], leases[2 * k] = expires, row .. id

@@ -1,9 +1,10 @@
 -- The quick way of an enqueue: jobs that are due now, without group and dedup key, in lanes that are there. Does what the
 -- long way would do, with one read and one write per key and without an object per job.
 
-local DEFAULTS = '^(%x+) (%d+)$'
-local OTHERS = '^(%x+) (%d+) (%- (%-?%d+) ([kl]+) %d+ %d+ %- %- %- %S+ %S+ %-)$'
-local NO_FLAGS = '^(%x+) (%d+) (%- (%-?%d+) (%-) %d+ %d+ %- %- %- %S+ %S+ %-)$'
+-- Fields of a job that is due now and says more than the defaults: priority, flags `k` and `l`, attempts and stalls.
+local OTHERS = '^(%x+) (%d+) (%- (%-?%d+) ([kl%-]+) %d+ %d+ %- %- %- %S+ %S+ %-)$'
+-- Sequence numbers have so many places in an index entry.
+local SEQ_MAX = 2 ^ 44
 
 -- The lanes of the call with their queues; nil when one of them is not there, or not as usual.
 local function read_lanes(count, meta)
@@ -124,51 +125,75 @@ local function ring(lanes)
   end
 end
 
+-- The jobs of the call, by list: ids, lanes, what their records end with, and priority and flags where they are no defaults.
+local function read_jobs(at, count)
+  local ids, lanes, texts, others = {}, {}, {}, {}
+  local i = 0
+  -- ends because: every round reads a job
+  while i < count do
+    if ARGV[at + 1] == 'P' then
+      local lane, n = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+      at = at + 3
+      for k = i + 1, i + n do
+        ids[k], lanes[k], texts[k] = ARGV[at + 1], lane, ARGV[at + 2]
+        at = at + 2
+      end
+      i = i + n
+    else
+      local fingerprint, lane, rest, priority, flags = match(ARGV[at + 3], OTHERS)
+      if not fingerprint then return nil end
+      i = i + 1
+      ids[i], lanes[i], texts[i] = ARGV[at + 2], tonumber(lane), fingerprint .. ' ' .. rest .. '\n' .. ARGV[at + 4]
+      others[i] = { priority = tonumber(priority), lifo = match(flags, 'l') }
+      at = at + 4
+    end
+  end
+  return ids, lanes, texts, others
+end
+
 -- Accepts the jobs of the call; nil, and nothing has changed, when one of them is not of this kind.
 function E.enqueue_quick()
   local lane_count = ARGV[4] == '0' and tonumber(ARGV[5])
   if not lane_count then return nil end
   local at = 6 + 2 * lane_count
-  local count, ask, ids = tonumber(ARGV[at]), { 'layout', 'seq', 'feed', 'events' }, {}
+  local count, ask = tonumber(ARGV[at]), { 'layout', 'seq', 'feed', 'events' }
   if count == 0 then return nil end
-  for i = 1, count do
-    ids[i] = ARGV[at + 3 * i - 2]
-  end
+  local ids, numbers, texts, others = read_jobs(at, count)
+  if not ids then return nil end
   for i = 1, lane_count do ask[4 + i] = 'Q' .. ARGV[4 + 2 * i] end
   local meta = E.hmget(META, ask)
   if tonumber(meta[1] or nil) ~= E.LAYOUT then return nil end
   local lanes, queues = read_lanes(lane_count, meta)
-  if not lanes or any_known(ids) then return nil end
-  local seq, now_hex, sets, ready, answers = tonumber(meta[2] or 0), ' ' .. fmt('%x', max(now, 0)) .. ' ', {}, {}, {}
-  local lines, queue, from = {}, nil, 1
+  local seq = tonumber(meta[2] or 0)
+  if not lanes or seq + count >= SEQ_MAX or any_known(ids) then return nil end
+  local now_hex, sets, ready = ' ' .. fmt('%x', max(now, 0)) .. ' ', {}, {}
+  local lines, queue, from, number, l, record, member = {}, nil, 1, nil, nil, nil, nil
   for i = 1, count do
-    local fields = ARGV[at + 3 * i - 1]
-    local fingerprint, no, rest, priority, flags = match(fields, DEFAULTS)
+    if numbers[i] ~= number then
+      number = numbers[i]
+      l = lanes[number]
+      record, member = l.record, l.member
+      if l.queue ~= queue then
+        if queue then lines[#lines + 1] = 'enqueue - r 0 ' .. queue.id .. ':' .. concat(ids, ',', from, i - 1) end
+        queue, from = l.queue, i
+      end
+    end
     seq = seq + 1
+    local row, other = fmt('%012x', seq), others[i]
     local placed
-    if fingerprint then
-      placed = fmt('8000%012x', E.MIDDLE + seq)
+    if other then
+      placed = fmt('%04x%012x', other.priority + 32768, other.lifo and E.MIDDLE - seq or E.MIDDLE + seq)
     else
-      fingerprint, no, rest, priority, flags = match(fields, OTHERS)
-      if not fingerprint then fingerprint, no, rest, priority, flags = match(fields, NO_FLAGS) end
-      if not fingerprint then return nil end
-      placed = fmt('%04x%012x', priority + 32768, match(flags, 'l') and E.MIDDLE - seq or E.MIDDLE + seq)
-      fingerprint = fingerprint .. ' ' .. rest
+      placed = '80004' .. sub(row, 2)
     end
-    local l = lanes[tonumber(no)]
-    local q = l.queue
-    if q ~= queue then
-      if queue then lines[#lines + 1] = 'enqueue - r 0 ' .. queue.id .. ':' .. concat(ids, ',', from, i - 1) end
-      queue, from = q, i
-    end
-    l.n, q.n = l.n + 1, q.n + 1
     if placed < l.head then l.head = placed end
-    sets[2 * i - 1], sets[2 * i] = ids[i], l.record .. fmt('%x', seq) .. now_hex .. fingerprint .. '\n' .. ARGV[at + 3 * i]
-    ready[2 * i - 1], ready[2 * i] = 0, l.member .. placed .. ids[i]
-    answers[i] = 'created'
+    l.n, queue.n = l.n + 1, queue.n + 1
+    local id = ids[i]
+    sets[2 * i - 1], sets[2 * i] = id, record .. row .. now_hex .. texts[i]
+    ready[2 * i - 1], ready[2 * i] = 0, member .. placed .. id
   end
   lines[#lines + 1] = 'enqueue - r 0 ' .. queue.id .. ':' .. concat(ids, ',', from, count)
   write(lanes, queues, meta, seq, sets, ready, count, concat(lines, '\n'))
   ring(lanes)
-  return answers
+  return { 'all' }
 end

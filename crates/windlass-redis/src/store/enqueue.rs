@@ -7,6 +7,8 @@ use crate::link::Call;
 use crate::record::{is_plain, new_job_fields, new_job_rest};
 use crate::reply::{Items, number, odd};
 use crate::scripts::AT;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use std::collections::HashMap;
 use windlass_core::id::JobId;
 use windlass_core::job::NewJob;
@@ -15,7 +17,9 @@ use windlass_core::store::{EnqueueRequest, Enqueued, check_batch};
 use windlass_core::{Error, Result};
 
 /// Jobs of one script: a server does nothing else meanwhile. An atomic call is one script, however long.
-const PIECE: usize = 1_000;
+const PIECE: usize = 500;
+/// Calls under way at once.
+const UNDER_WAY_MAX: usize = 2;
 /// Bytes of one script, one large job excepted.
 const PIECE_BYTES: usize = 8 << 20;
 /// Bytes of an atomic call: a server closes the connection of a longer one.
@@ -55,25 +59,48 @@ impl Lanes {
     }
 }
 
+/// A job as it is told.
+struct Told {
+    id: JobId,
+    lane: usize,
+    /// Nothing for one with nothing but defaults.
+    fields: Option<String>,
+    rest: Vec<u8>,
+}
+
 /// Adds lanes and jobs to a call, as `lua/lib/create.lua` reads them.
 pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl Iterator<Item = (JobId, u64, &'a NewJob)>) -> Result<()> {
     let mut lanes = Lanes::default();
-    let mut written = Vec::new();
+    let mut told = Vec::new();
     let mut bytes = 0;
     for (id, fingerprint, job) in jobs {
-        let fields = new_job_fields(job, fingerprint, lanes.number(job));
-        let rest = new_job_rest(job)?;
-        bytes += fields.len() + rest.len() + 32;
-        written.push((id.to_string(), fields, rest));
+        let lane = lanes.number(job);
+        let (fields, mut rest) = (new_job_fields(job, fingerprint, lane), new_job_rest(job)?);
+        if fields.is_none() {
+            rest.splice(0..0, format!("{fingerprint:016x}\n").into_bytes());
+        }
+        bytes += fields.as_ref().map_or(0, String::len) + rest.len() + 32;
+        told.push(Told { id, lane, fields, rest });
     }
-    call.reserve(2 * lanes.all.len() + 3 * written.len() + 2, bytes);
+    call.reserve(2 * lanes.all.len() + 4 * told.len() + 2, bytes);
     call.arg_fmt(lanes.all.len());
     for (queue, key) in &lanes.all {
         call.arg(queue).arg(key);
     }
-    call.arg_fmt(written.len());
-    for (id, fields, rest) in written {
-        call.arg(id).arg(fields).arg(rest);
+    call.arg_fmt(told.len());
+    let in_a_row = |one: &Told, next: &Told| one.fields.is_none() && next.fields.is_none() && one.lane == next.lane;
+    for row in told.chunk_by(in_a_row) {
+        match row {
+            [Told { id, fields: Some(fields), rest, .. }] => {
+                call.arg("J").arg_fmt(id).arg(fields).arg(rest);
+            }
+            row => {
+                call.arg("P").arg_fmt(row.first().map_or(0, |job| job.lane)).arg_fmt(row.len());
+                for Told { id, rest, .. } in row {
+                    call.arg_fmt(id).arg(rest);
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -95,17 +122,31 @@ impl RedisStore {
         if atomic && bytes > ATOMIC_BYTES_MAX {
             return Err(Error::limit("an atomic batch, in bytes,", ATOMIC_BYTES_MAX, bytes));
         }
-        let mut answers = Vec::with_capacity(sent.len());
-        let mut rest = &sent[..];
-        while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(if atomic { rest.len() } else { piece_of(rest) });
-            match enqueue_piece(&self.caller, piece, atomic).await {
-                Ok(some) => answers.extend(some),
-                // The pieces before it are enqueued, and their callers must know.
-                Err(error) if !answers.is_empty() => answers.extend(piece.iter().map(|_| Err(error.clone()))),
-                Err(error) => return Err(error),
+        // While one piece is on its way back, the next is at work. They go in their order.
+        let (mut rest, mut calls) = (&sent[..], FuturesOrdered::new());
+        let (mut answers, mut went, mut failed) = (Vec::with_capacity(sent.len()), sent.is_empty(), None);
+        loop {
+            while !rest.is_empty() && calls.len() < UNDER_WAY_MAX {
+                let (piece, behind) = rest.split_at(if atomic { rest.len() } else { piece_of(rest) });
+                calls.push_back(enqueue_counted(&self.caller, piece, atomic));
+                rest = behind;
             }
-            rest = behind;
+            match calls.next().await {
+                None => break,
+                Some((_, Ok(some))) => {
+                    went = true;
+                    answers.extend(some);
+                }
+                Some((count, Err(error))) => {
+                    answers.extend(std::iter::repeat_with(|| Err(error.clone())).take(count));
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        drop(calls);
+        // When one piece went well, its callers must know.
+        if let Some(error) = failed.filter(|_| !went) {
+            return Err(error);
         }
         let mut answers = answers.into_iter();
         let missing = || Err(odd("an answer is missing"));
@@ -149,6 +190,11 @@ impl RedisStore {
     }
 }
 
+/// Enqueues jobs in one script; how many they are, and what became of them.
+async fn enqueue_counted(caller: &Caller, jobs: &[&Prepared], atomic: bool) -> (usize, Result<Vec<Result<Enqueued>>>) {
+    (jobs.len(), enqueue_piece(caller, jobs, atomic).await)
+}
+
 /// Enqueues jobs in one script.
 pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: bool) -> Result<Vec<Result<Enqueued>>> {
     let plain = jobs.iter().all(|job| is_plain(&job.job));
@@ -157,7 +203,13 @@ pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: b
     call.arg(if atomic { "1" } else { "0" });
     add_jobs(&mut call, jobs.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
     let mut items = Items::of(caller.run_durably(call).await?)?;
-    jobs.iter().map(|job| Ok(enqueued(&items.text()?, job.id, &job.job.spec.queue))).collect()
+    let first = items.text()?;
+    if first == "all" {
+        return Ok(jobs.iter().map(|job| Ok(Enqueued::Created { id: job.id })).collect());
+    }
+    let mut words = std::iter::once(Ok(first)).chain(std::iter::repeat_with(|| items.text()));
+    let mut next = || words.next().unwrap_or_else(|| Err(odd("an answer is missing")));
+    jobs.iter().map(|job| Ok(enqueued(&next()?, job.id, &job.job.spec.queue))).collect()
 }
 
 /// How many of these jobs go into one script.
