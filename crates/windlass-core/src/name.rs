@@ -23,23 +23,28 @@ fn check(field: &'static str, text: &str) -> Result<()> {
 
 /// The one of these names that was probably meant.
 pub fn nearest<'n>(typed: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let near = known.into_iter().map(|name| (distance(name, typed), name)).min_by_key(|(distance, _)| *distance);
+    // Nobody means a name of another length.
+    let alike = known.into_iter().filter(|name| name.len().abs_diff(typed.len()) <= 3 && name.len() <= NAME_BYTES_MAX);
+    let near = alike.map(|name| (distance(name, typed), name)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, name)| *distance <= (name.len() / 3).max(1)).map(|(_, name)| name)
 }
 
-/// How many letters differ, roughly: enough to suggest a name.
+/// How many letters differ, are missing or have changed places: enough to suggest a name.
 fn distance(known: &str, typed: &str) -> usize {
-    let mut row: Vec<usize> = (0..=typed.len()).collect();
-    for (i, a) in known.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, b) in typed.bytes().enumerate() {
-            let changed = corner + usize::from(!a.eq_ignore_ascii_case(&b));
-            corner = row[j + 1];
-            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+    let (known, typed) = (known.to_lowercase().into_bytes(), typed.to_lowercase().into_bytes());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=typed.len()).collect()];
+    for (i, a) in known.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in typed.iter().enumerate() {
+            let mut least = (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && known[i - 1] == *b && typed[j - 1] == *a {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[typed.len()]
+    rows[known.len()][typed.len()]
 }
 
 macro_rules! name_type {

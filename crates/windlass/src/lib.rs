@@ -3,6 +3,7 @@
 mod client;
 mod context;
 mod error;
+pub mod graph;
 mod handler;
 mod job;
 #[cfg(feature = "tower")]

@@ -43,7 +43,7 @@ pub struct ExprError {
 
 /// A place in the data that an expression reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct Place {
     /// Its parts.
     pub parts: Vec<String>,
     /// Where it stands, in bytes of the text.
@@ -53,7 +53,7 @@ pub struct Path {
 #[derive(Clone, Debug, PartialEq)]
 enum Node {
     Literal(Value),
-    Path(Path),
+    Place(Place),
     Not(Box<Node>),
     Both(Box<Node>, Box<Node>),
     Either(Box<Node>, Box<Node>),
@@ -120,10 +120,10 @@ impl Expr {
     }
 
     /// Every place that it reads.
-    pub fn paths(&self) -> Vec<&Path> {
+    pub fn paths(&self) -> Vec<&Place> {
         let mut paths = Vec::new();
         self.root.walk(&mut |node| {
-            if let Node::Path(path) = node {
+            if let Node::Place(path) = node {
                 paths.push(path);
             }
         });
@@ -165,7 +165,7 @@ impl Node {
     fn walk<'n>(&'n self, look: &mut dyn FnMut(&'n Self)) {
         look(self);
         match self {
-            Self::Literal(_) | Self::Path(_) => {}
+            Self::Literal(_) | Self::Place(_) => {}
             Self::Not(node) => node.walk(look),
             Self::Both(a, b) | Self::Either(a, b) | Self::Compare(_, a, b) => {
                 a.walk(look);
@@ -178,7 +178,7 @@ impl Node {
     fn value(&self, scope: &dyn Scope) -> Value {
         match self {
             Self::Literal(value) => value.clone(),
-            Self::Path(path) => scope.at(&path.parts).unwrap_or(Value::Null),
+            Self::Place(path) => scope.at(&path.parts).unwrap_or(Value::Null),
             Self::Not(node) => Value::Bool(!is_true(&node.value(scope))),
             // As in other languages of this kind, the value that decides is the result.
             Self::Both(a, b) => {

@@ -1,6 +1,6 @@
 //! From text to an expression.
 
-use super::{Comparison, EXPR_BYTES_MAX, EXPR_DEPTH_MAX, ExprError, Function, Node, Path};
+use super::{Comparison, EXPR_BYTES_MAX, EXPR_DEPTH_MAX, ExprError, Function, Node, Place};
 use crate::name::nearest;
 use serde_json::Value;
 use std::ops::Range;
@@ -238,7 +238,7 @@ impl<'t> Parser<'t> {
                     return Err(self.unexpected("a closing bracket was expected"));
                 }
             } else {
-                return Ok(Node::Path(Path { parts, span: from..self.at }));
+                return Ok(Node::Place(Place { parts, span: from..self.at }));
             }
         }
     }

@@ -1,0 +1,88 @@
+//! Problems, drawn into the text.
+
+use std::fmt::{self, Write};
+use std::ops::Range;
+
+/// Something that is wrong with a workflow, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+    /// Where, in bytes of the text.
+    pub span: Range<usize>,
+}
+
+impl Problem {
+    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, span }
+    }
+
+    pub(super) fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    pub(super) fn shifted(self, by: usize) -> Self {
+        Self { span: self.span.start + by..self.span.end + by, ..self }
+    }
+}
+
+/// All that is wrong with a workflow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The name of the file.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// What is wrong, in the order of the text.
+    pub all: Vec<Problem>,
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.all.iter().enumerate() {
+            if n > 0 {
+                f.write_char('\n')?;
+            }
+            self.draw(problem, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Problems {
+    /// Line and column of a problem, from 1.
+    pub fn place(&self, problem: &Problem) -> (usize, usize) {
+        let (line, start) = self.line_of(problem.span.start);
+        (line, self.text[start..problem.span.start.min(self.text.len())].chars().count() + 1)
+    }
+
+    /// The number of the line that a byte stands in, and where that line begins.
+    fn line_of(&self, at: usize) -> (usize, usize) {
+        let before = &self.text[..self.text.floor_char_boundary(at)];
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        (before.bytes().filter(|byte| *byte == b'\n').count() + 1, start)
+    }
+
+    fn draw(&self, problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.place(problem);
+        let (_, start) = self.line_of(problem.span.start);
+        let shown = self.text[start..].lines().next().unwrap_or("");
+        let margin = " ".repeat(line.to_string().len());
+        let before: String = shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let end = problem.span.end.min(start + shown.len());
+        let marked = self.text.get(problem.span.start..end).map_or(0, |text| text.chars().count()).max(1);
+        writeln!(f, "error: {}", problem.message)?;
+        writeln!(f, "{margin} --> {}:{line}:{column}", self.file)?;
+        writeln!(f, "{margin} |")?;
+        writeln!(f, "{line} | {shown}")?;
+        write!(f, "{margin} | {before}{}", "^".repeat(marked))?;
+        match &problem.help {
+            Some(help) => writeln!(f, " {help}"),
+            None => writeln!(f),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The jobs of a workflow file.
+
+use super::Problem;
+use super::fields::{Fields, Reader};
+use super::names::{Columns, Names};
+use super::tree::{Key, Tree, Value};
+use serde_json::{Map, Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use windlass_core::graph::{Accepts, MATRIX_MAX, Matrix, Need, Node, NodeJob, Source, Work};
+use windlass_core::name::{Kind, QueueName, nearest};
+use windlass_core::retry::RetryPolicy;
+
+const KEYS: [&str; 19] = [
+    "name",
+    "needs",
+    "if",
+    "run",
+    "steps",
+    "kind",
+    "with",
+    "labels",
+    "retries",
+    "retry",
+    "timeout",
+    "strategy",
+    "env",
+    "outputs",
+    "queue",
+    "priority",
+    "continue-on-error",
+    "working-directory",
+    "shell",
+];
+const STEP_KEYS: [&str; 5] = ["name", "run", "env", "working-directory", "shell"];
+
+/// The kind of jobs that run commands.
+pub(super) const COMMAND_KIND: &str = "windlass.command";
+/// The queue of jobs that name none.
+const QUEUE: &str = "default";
+/// The longest wait between two attempts, where nobody says.
+const RETRY_CAP_MS: u64 = 3_600_000;
+
+/// What all jobs of a file share.
+struct Shared<'s> {
+    places: HashMap<&'s str, usize>,
+    inputs: &'s BTreeSet<String>,
+    queue: Option<&'s QueueName>,
+}
+
+/// Reads the jobs: nodes, and where each says what it needs.
+pub(super) fn read(
+    reader: &Reader<'_>,
+    tree: &Tree,
+    inputs: &BTreeSet<String>,
+    queue: Option<&QueueName>,
+) -> Option<(Vec<Node>, Vec<Range<usize>>)> {
+    let entries = reader.map(tree)?;
+    let places = entries.iter().enumerate().map(|(at, (key, _))| (key.text.as_str(), at)).collect();
+    let shared = Shared { places, inputs, queue };
+    let mut nodes = Vec::with_capacity(entries.len());
+    let mut spans = Vec::with_capacity(entries.len());
+    for (key, tree) in entries {
+        check_id(reader, key);
+        let Some(fields) = reader.fields(tree, "a job", &KEYS) else { continue };
+        spans.push(fields.get("needs").map_or(key.span.clone(), |tree| tree.span.clone()));
+        nodes.extend(read_job(reader, &shared, key, &fields));
+    }
+    // With one that cannot be read, places would be those of others.
+    (nodes.len() == entries.len()).then_some((nodes, spans))
+}
+
+fn check_id(reader: &Reader<'_>, key: &Key) {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !key.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        || !key.text.chars().all(fits)
+        || key.text.len() > 100
+    {
+        let help = "begin with a letter, go on with letters, digits, - and _, at most 100";
+        reader.say(Problem::new(key.span.clone(), format!("`{}` is no name for a job", key.text)).help(help));
+    }
+}
+
+fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields<'_>) -> Option<Node> {
+    let needs = fields.get("needs").map_or_else(|| Some(Vec::new()), |tree| read_needs(reader, shared, tree));
+    let (matrix, columns) = match fields.get("strategy") {
+        Some(tree) => {
+            read_strategy(reader, tree).map_or((None, Columns::Unknown), |(matrix, columns)| (Some(matrix), columns))
+        }
+        None => (None, Columns::None),
+    };
+    let needed: Vec<String> = needs.iter().flatten().map(|(name, _)| (*name).to_owned()).collect();
+    let before = Names { needs: &needed, inputs: shared.inputs, matrix: Columns::None };
+    let condition = fields.get("if").and_then(|tree| {
+        let expr = reader.expr(tree)?;
+        before.check(reader, tree, &expr, 0);
+        Some(expr)
+    });
+    if let Some(Matrix { source: Source::From(expr), .. }) = &matrix
+        && let Some(tree) =
+            fields.get("strategy").and_then(|tree| reader.map(tree)?.iter().find(|(key, _)| key.text == "matrix"))
+    {
+        before.check(reader, &tree.1, expr, 0);
+    }
+    let names = Names { needs: &needed, inputs: shared.inputs, matrix: columns };
+    for name in ["with", "env", "labels"] {
+        if let Some(tree) = fields.get(name) {
+            names.check_all(reader, tree);
+        }
+    }
+    let env = fields.get("env").and_then(|tree| reader.text_map(tree)).unwrap_or_default();
+    let title = fields.get("name").and_then(|tree| reader.text(tree)).map(str::to_owned);
+    let forgiven = fields.get("continue-on-error").and_then(|tree| reader.bool(tree)).unwrap_or(false);
+    let job = read_work(reader, shared, key, fields, &names)?;
+    Some(Node {
+        id: key.text.clone(),
+        title,
+        needs: needs?.into_iter().map(|(_, need)| need).collect(),
+        condition,
+        matrix,
+        continue_on_error: forgiven,
+        inside: None,
+        env,
+        work: Work::Job(Box::new(job)),
+    })
+}
+
+type Needs<'y> = Vec<(&'y str, Need)>;
+
+fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree) -> Option<Needs<'y>> {
+    let mut needs = Vec::new();
+    let find = |name: &str, span: &Range<usize>| {
+        let place = shared.places.get(name).copied();
+        if place.is_none() {
+            let near = nearest(name, shared.places.keys().copied()).map(|near| format!("did you mean `{near}`?"));
+            reader.say(Problem { help: near, ..Problem::new(span.clone(), format!("there is no job `{name}`")) });
+        }
+        place
+    };
+    if let Value::Map(map) = &*tree.value {
+        for (key, accepted) in map {
+            let node = find(&key.text, &key.span)?;
+            needs.push((key.text.as_str(), Need { node, accepts: read_accepts(reader, accepted)? }));
+        }
+    } else {
+        for (name, tree) in reader.texts(tree)? {
+            needs.push((name, Need { node: find(name, &tree.span)?, accepts: Accepts::default() }));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    if let Some((name, _)) = needs.iter().find(|(name, _)| !seen.insert(*name)) {
+        return reader.refuse(tree, &format!("`{name}` is needed twice"), "once is enough");
+    }
+    Some(needs)
+}
+
+fn read_accepts(reader: &Reader<'_>, tree: &Tree) -> Option<Accepts> {
+    if tree.is_nothing() {
+        return Some(Accepts::default());
+    }
+    let mut accepts = Accepts { succeeded: false, failed: false, skipped: false, cancelled: false };
+    for (word, tree) in reader.texts(tree)? {
+        match word {
+            "succeeded" => accepts.succeeded = true,
+            "failed" => accepts.failed = true,
+            "skipped" => accepts.skipped = true,
+            "cancelled" => accepts.cancelled = true,
+            "any" => accepts = Accepts::ANY,
+            _ => {
+                return reader.refuse(
+                    tree,
+                    "a job does not end like this",
+                    "write succeeded, failed, skipped, cancelled or any",
+                );
+            }
+        }
+    }
+    Some(accepts)
+}
+
+fn read_work(
+    reader: &Reader<'_>,
+    shared: &Shared<'_>,
+    key: &Key,
+    fields: &Fields<'_>,
+    names: &Names<'_>,
+) -> Option<NodeJob> {
+    let ways: Vec<&str> = ["run", "steps", "kind"].into_iter().filter(|way| fields.get(way).is_some()).collect();
+    let [way] = ways[..] else {
+        let message = match ways.len() {
+            0 => format!("the job `{}` does nothing", key.text),
+            _ => format!("the job `{}` says both `{}`", key.text, ways.join("` and `")),
+        };
+        let help = "write one of run (a script), steps (several) or kind (a handler of yours)";
+        reader.say(Problem::new(key.span.clone(), message).help(help));
+        return None;
+    };
+    let (kind, payload) = if way == "kind" {
+        for name in ["working-directory", "shell"] {
+            if let Some(span) = fields.key(name) {
+                reader.say(Problem::new(span, format!("`{name}` is for run and steps, not for kind")));
+            }
+        }
+        (reader.name::<Kind, _>(fields.get("kind")?)?, fields.get("with").map_or(json!({}), Tree::json))
+    } else {
+        if let Some(span) = fields.key("with") {
+            reader.say(Problem::new(span, "`with` is for kind, not for run and steps").help("give it as env"));
+        }
+        (Kind::new(COMMAND_KIND).ok()?, read_commands(reader, fields, names)?)
+    };
+    let queue =
+        fields.get("queue").and_then(|tree| reader.name::<QueueName, _>(tree)).or_else(|| shared.queue.cloned());
+    let (attempts, retry) = read_retries(reader, fields);
+    let labels = fields.get("labels").map_or_else(
+        || Some(Vec::new()),
+        |tree| reader.texts(tree)?.into_iter().map(|(_, tree)| reader.template(tree)).collect(),
+    );
+    let priority = fields.get("priority").and_then(|tree| reader.whole(tree, i64::from(i16::MIN), i64::from(i16::MAX)));
+    Some(NodeJob {
+        queue: queue.or_else(|| QueueName::new(QUEUE).ok())?,
+        kind,
+        payload,
+        labels: labels.unwrap_or_default(),
+        priority: priority.and_then(|number| i16::try_from(number).ok()).unwrap_or(0),
+        attempts,
+        retry,
+        timeout_ms: fields.get("timeout").and_then(|tree| reader.ms(tree)),
+        group: None,
+    })
+}
+
+/// The payload of a job that runs commands.
+fn read_commands(reader: &Reader<'_>, fields: &Fields<'_>, names: &Names<'_>) -> Option<Json> {
+    let mut steps = Vec::new();
+    match (fields.get("run"), fields.get("steps")) {
+        (Some(run), _) => steps.push(json!({ "run": script(reader, run)? })),
+        (None, Some(tree)) => {
+            for step in reader.list(tree)? {
+                steps.push(read_step(reader, step, names)?);
+            }
+            if steps.is_empty() {
+                return reader.refuse(tree, "there are no steps", "write - run: and a script");
+            }
+        }
+        (None, None) => return None,
+    }
+    let mut payload = Map::from_iter([("steps".to_owned(), Json::Array(steps))]);
+    for name in ["working-directory", "shell"] {
+        if let Some(text) = fields.get(name).and_then(|tree| reader.text(tree)) {
+            payload.insert(name.to_owned(), json!(text));
+        }
+    }
+    if let Some(tree) = fields.get("outputs") {
+        let outputs: Vec<&str> = reader.texts(tree)?.into_iter().map(|(name, _)| name).collect();
+        payload.insert("outputs".to_owned(), json!(outputs));
+    }
+    Some(Json::Object(payload))
+}
+
+fn read_step(reader: &Reader<'_>, tree: &Tree, names: &Names<'_>) -> Option<Json> {
+    let fields = reader.fields(tree, "a step", &STEP_KEYS)?;
+    let Some(run) = fields.get("run") else {
+        return reader.refuse(tree, "a step needs a `run`", "write run: and a script");
+    };
+    let mut step = Map::from_iter([("run".to_owned(), json!(script(reader, run)?))]);
+    for name in ["name", "working-directory", "shell"] {
+        if let Some(text) = fields.get(name).and_then(|tree| reader.text(tree)) {
+            step.insert(name.to_owned(), json!(text));
+        }
+    }
+    if let Some(tree) = fields.get("env") {
+        names.check_all(reader, tree);
+        step.insert("env".to_owned(), json!(reader.text_map(tree)?));
+    }
+    Some(Json::Object(step))
+}
+
+/// A script, which is never a template: what comes from elsewhere must not become commands.
+fn script<'y>(reader: &Reader<'_>, tree: &'y Tree) -> Option<&'y str> {
+    let text = reader.text(tree)?;
+    if let Some(at) = text.find("${{") {
+        let end = text[at..].find("}}").map_or(at + 3, |end| at + end + 2);
+        let problem = Problem::new(reader.inside(tree, text, at..end), "expressions are never put into a script");
+        reader.say(problem.help("name it under env, and use \"$NAME\" here"));
+        return None;
+    }
+    Some(text)
+}
+
+fn read_retries(reader: &Reader<'_>, fields: &Fields<'_>) -> (u32, RetryPolicy) {
+    if let (Some(_), Some(span)) = (fields.get("retries"), fields.key("retry")) {
+        reader.say(Problem::new(span, "`retries` and `retry` say the same thing").help("keep one of them"));
+    }
+    let count = |tree| reader.whole(tree, 0, 1_000).and_then(|number| u32::try_from(number).ok());
+    if let Some(tree) = fields.get("retries") {
+        return (count(tree).unwrap_or(0) + 1, RetryPolicy::default());
+    }
+    let Some(tree) = fields.get("retry") else { return (1, RetryPolicy::default()) };
+    let Some(fields) = reader.fields(tree, "a retry", &["count", "delay", "factor", "max-delay", "jitter"]) else {
+        return (1, RetryPolicy::default());
+    };
+    let attempts = fields.get("count").and_then(count).unwrap_or(1) + 1;
+    let base_ms = fields.get("delay").and_then(|tree| reader.ms(tree)).unwrap_or(1_000);
+    let whole = |name: &str, most: i64| fields.get(name).and_then(|tree| reader.whole(tree, 0, most));
+    let policy = RetryPolicy::Exponential {
+        base_ms,
+        factor: whole("factor", 100).and_then(|number| u32::try_from(number).ok()).unwrap_or(2).max(1),
+        cap_ms: fields.get("max-delay").and_then(|tree| reader.ms(tree)).unwrap_or(RETRY_CAP_MS).max(base_ms),
+        jitter_percent: whole("jitter", 100).and_then(|number| u8::try_from(number).ok()).unwrap_or(20),
+    };
+    (attempts, policy)
+}
+
+fn read_strategy(reader: &Reader<'_>, tree: &Tree) -> Option<(Matrix, Columns)> {
+    let fields = reader.fields(tree, "a strategy", &["matrix", "fail-fast", "max-parallel"])?;
+    let Some(rows) = fields.get("matrix") else {
+        return reader.refuse(tree, "a strategy needs a matrix", "write matrix: and under it a list for each name");
+    };
+    let (source, columns) = match &*rows.value {
+        Value::Scalar { .. } => (Source::From(reader.expr(rows)?), Columns::Unknown),
+        _ => {
+            let rows = read_rows(reader, rows)?;
+            let columns = rows.iter().flat_map(Map::keys).cloned().collect();
+            (Source::Rows(rows), Columns::These(columns))
+        }
+    };
+    let fail_fast = fields.get("fail-fast").and_then(|tree| reader.bool(tree)).unwrap_or(true);
+    let most = fields.get("max-parallel").and_then(|tree| reader.whole(tree, 1, i64::from(u32::MAX)));
+    let parallel_max = most.and_then(|most| u32::try_from(most).ok());
+    Some((Matrix { source, fail_fast, parallel_max }, columns))
+}
+
+/// Every combination of the lists, without those that are excluded, with those that are included.
+fn read_rows(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
+    let mut rows = vec![Map::new()];
+    let (mut include, mut exclude, mut any) = (Vec::new(), Vec::new(), false);
+    for (key, tree) in reader.map(tree)? {
+        match key.text.as_str() {
+            "include" => include = read_maps(reader, tree)?,
+            "exclude" => exclude = read_maps(reader, tree)?,
+            _ => {
+                any = true;
+                let values = reader.list(tree)?;
+                if rows.len().saturating_mul(values.len()) > MATRIX_MAX {
+                    let message = format!("the matrix has more than {MATRIX_MAX} rows");
+                    return reader.refuse(tree, &message, "make it smaller, or split the job");
+                }
+                let with = |row: &Map<String, Json>, value: &Tree| {
+                    let mut row = row.clone();
+                    row.insert(key.text.clone(), value.json());
+                    row
+                };
+                rows = rows.iter().flat_map(|row| values.iter().map(move |value| with(row, value))).collect();
+            }
+        }
+    }
+    if !any {
+        rows.clear();
+    }
+    let agrees =
+        |row: &Map<String, Json>, with: &Map<String, Json>| with.iter().all(|(key, value)| row.get(key) == Some(value));
+    rows.retain(|row| !exclude.iter().any(|out| agrees(row, out)));
+    let base: Vec<BTreeMap<String, Json>> = rows.iter().map(|row| row.clone().into_iter().collect()).collect();
+    for more in include {
+        // It adds to the rows that it does not contradict, and is a row of its own where there are none.
+        let fits = |row: &BTreeMap<String, Json>| {
+            more.iter().all(|(key, value)| row.get(key).is_none_or(|known| known == value))
+        };
+        let shares = |row: &BTreeMap<String, Json>| more.keys().any(|key| row.contains_key(key));
+        let places: Vec<usize> = (0..base.len()).filter(|&at| fits(&base[at]) && shares(&base[at])).collect();
+        if places.is_empty() {
+            rows.push(more);
+        } else {
+            places.into_iter().for_each(|at| rows[at].extend(more.clone()));
+        }
+    }
+    Some(rows)
+}
+
+fn read_maps(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
+    let maps = reader.list(tree)?.iter().map(|entry| {
+        reader.map(entry)?;
+        entry.json().as_object().cloned()
+    });
+    maps.collect()
+}

@@ -1,0 +1,257 @@
+use super::*;
+use serde_json::json;
+use windlass_core::graph::{Accepts, Source, Work};
+
+fn good(text: &str) -> Workflow {
+    read("ci.yml", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn payload(workflow: &Workflow, at: usize) -> serde_json::Value {
+    match &workflow.graph.nodes[at].work {
+        Work::Job(job) => job.payload.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+const CI: &str = r##"
+name: CI
+on:
+  schedule:
+    - cron: '0 4 * * *'
+      timezone: Europe/Berlin
+inputs:
+  deploy: { type: boolean, default: false }
+env: { RUST_LOG: info }
+timeout: 1h
+jobs:
+  lint:
+    run: cargo clippy # all of it
+  test:
+    name: Tests
+    needs: lint
+    labels: [linux, "${{ matrix.os }}"]
+    retries: 2
+    timeout: 10m
+    strategy:
+      fail-fast: false
+      max-parallel: 2
+      matrix:
+        os: [debian, alpine]
+        version: [1, 2]
+        exclude: [{ os: alpine, version: 1 }]
+        include: [{ os: debian, extra: yes }]
+    env: { OS: "${{ matrix.os }}" }
+    steps:
+      - name: build
+        run: |
+          echo "#"
+          make
+      - run: make test
+        shell: bash
+    outputs: [coverage]
+  publish:
+    needs: { test: [succeeded, skipped], lint: any }
+    if: inputs.deploy && needs.test.outputs.coverage > 80
+    kind: publish
+    with: { coverage: "${{ needs.test.outputs.coverage }}", dry: false }
+    queue: releases
+    priority: -5
+    continue-on-error: true
+"##;
+
+#[test]
+fn a_workflow_is_read() {
+    let workflow = good(CI);
+    let graph = &workflow.graph;
+    assert_eq!(
+        (graph.name.as_str(), graph.timeout_ms, graph.env["RUST_LOG"].as_str()),
+        ("CI", Some(3_600_000), "info")
+    );
+    assert_eq!(workflow.inputs["deploy"].default, Some(json!(false)));
+    assert_eq!(workflow.triggers.len(), 1);
+    let [lint, test, publish] = &graph.nodes[..] else { panic!("{graph:?}") };
+    assert_eq!(payload(&workflow, 0), json!({"steps": [{"run": "cargo clippy"}]}));
+    assert_eq!((lint.needs.len(), test.title.as_deref()), (0, Some("Tests")));
+    let steps = json!([{"name": "build", "run": "echo \"#\"\nmake\n"}, {"run": "make test", "shell": "bash"}]);
+    assert_eq!(payload(&workflow, 1), json!({"steps": steps, "outputs": ["coverage"]}));
+    let Work::Job(job) = &test.work else { panic!() };
+    assert_eq!((job.attempts, job.timeout_ms, job.queue.as_str()), (3, Some(600_000), "default"));
+    assert_eq!(job.labels[1].as_str(), "${{ matrix.os }}");
+    let matrix = test.matrix.as_ref().unwrap();
+    assert_eq!((matrix.fail_fast, matrix.parallel_max), (false, Some(2)));
+    let Source::Rows(rows) = &matrix.source else { panic!() };
+    let expected = json!([
+        {"os": "debian", "version": 1, "extra": "yes"},
+        {"os": "debian", "version": 2, "extra": "yes"},
+        {"os": "alpine", "version": 2},
+    ]);
+    assert_eq!(json!(rows), expected);
+    assert_eq!(publish.needs[0].accepts, Accepts { succeeded: true, failed: false, skipped: true, cancelled: false });
+    assert_eq!((publish.needs[0].node, publish.needs[1].accepts), (1, Accepts::ANY));
+    assert!(publish.continue_on_error && publish.condition.is_some());
+    assert_eq!(payload(&workflow, 2), json!({"coverage": "${{ needs.test.outputs.coverage }}", "dry": false}));
+    let Work::Job(job) = &publish.work else { panic!() };
+    assert_eq!((job.kind.as_str(), job.queue.as_str(), job.priority, job.attempts), ("publish", "releases", -5, 1));
+}
+
+#[test]
+fn the_file_names_what_names_itself_not() {
+    assert_eq!(good("jobs: { a: { run: x } }").graph.name, "ci");
+    // A mark of an editor at the beginning does not matter, and places are right behind it.
+    assert_eq!(good("\u{feff}jobs: { a: { run: x } }").graph.nodes.len(), 1);
+    let problems = read("x.yml", "\u{feff}jobs: { a: { rum: x, run: y } }").unwrap_err();
+    assert_eq!(problems.place(&problems.all[0]), (1, 15));
+}
+
+#[test]
+fn words_are_texts() {
+    let workflow = good("jobs: { a: { kind: k, with: { on: no, n: 007, f: 1.5, t: true, z: ~, v: '1', b: off } } }");
+    assert_eq!(
+        payload(&workflow, 0),
+        json!({"on": "no", "n": "007", "f": 1.5, "t": true, "z": null, "v": "1", "b": "off"})
+    );
+}
+
+#[test]
+fn rows_can_come_from_a_job() {
+    let text = "jobs:\n  plan: { run: x }\n  each:\n    needs: plan\n    strategy: { matrix: \"${{ fromJSON(needs.plan.outputs.list) }}\" }\n    run: y\n    env: { A: \"${{ matrix.anything }}\" }";
+    assert!(matches!(good(text).graph.nodes[1].matrix.as_ref().unwrap().source, Source::From(_)));
+}
+
+#[test]
+fn retries_are_a_number_or_a_policy() {
+    let text = "jobs: { a: { run: x, retry: { count: 4, delay: 5s, factor: 3, max-delay: 1m, jitter: 0 } } }";
+    let Work::Job(job) = &good(text).graph.nodes[0].work else { panic!() };
+    assert_eq!(job.attempts, 5);
+    let shown = serde_json::to_value(&job.retry).unwrap();
+    assert_eq!(
+        shown,
+        json!({"policy": "exponential", "base_ms": 5000, "factor": 3, "cap_ms": 60000, "jitter_percent": 0})
+    );
+}
+
+/// Every fault: the text, what is said, what is marked, what is advised.
+const FAULTS: &[(&str, &str, &str, &str)] = &[
+    ("", "the file is empty", "", ""),
+    ("[]", "a map was expected here, and this is a list", "[]", ""),
+    ("jobs: {}", "the workflow has no jobs", "jobs", ""),
+    ("name: x", "a workflow needs jobs", "", "write jobs:"),
+    ("job: {}", "a workflow has no `job`", "job", "did you mean `jobs`?"),
+    ("jobs: { a: { rum: x, run: y } }", "a job has no `rum`", "rum", "did you mean `run`?"),
+    ("jobs: { a: { run: x, zebra: y } }", "a job has no `zebra`", "zebra", "there are name, needs"),
+    ("jobs: { a: { run: x, needs: b } }", "there is no job `b`", "b", ""),
+    (
+        "jobs: { test: { run: x }, b: { run: x, needs: [tset] } }",
+        "there is no job `tset`",
+        "tset",
+        "did you mean `test`?",
+    ),
+    ("jobs: { a: { run: x, needs: a } }", "jobs wait for each other: a → a", "a", ""),
+    (
+        "jobs: { a: { run: x, needs: c }, b: { run: x, needs: a }, c: { run: x, needs: b } }",
+        "jobs wait for each other: a → b → c → a",
+        "c",
+        "",
+    ),
+    ("jobs: { a: { run: x }, a: { run: y } }", "`a` stands here twice", "a", ""),
+    ("jobs: { a: { run: x, needs: [b, b] }, b: { run: x } }", "`b` is needed twice", "[b, b]", ""),
+    ("jobs: { 1a: { run: x } }", "`1a` is no name for a job", "1a", "begin with a letter"),
+    ("jobs: { a: {} }", "the job `a` does nothing", "a", "run (a script)"),
+    ("jobs: { a: { run: x, kind: y } }", "says both `run` and `kind`", "a", "write one of"),
+    ("jobs: { a: { run: x, with: {} } }", "`with` is for kind", "with", ""),
+    ("jobs: { a: { kind: x, shell: sh } }", "`shell` is for run and steps", "shell", ""),
+    ("jobs: { a: { run: x, timeout: 5 } }", "a time needs its unit", "5", "5s, 5m or 5h"),
+    ("jobs: { a: { run: x, timeout: soon } }", "a time was expected", "soon", "30s, 5m or 2h"),
+    ("jobs: { a: { run: x, timeout: 0s } }", "longer than nothing", "0s", ""),
+    ("jobs: { a: { run: x, retries: -1 } }", "a whole number from 0 to 1000", "-1", ""),
+    ("jobs: { a: { run: x, retries: 1, retry: {} } }", "say the same thing", "retry", "keep one"),
+    ("jobs: { a: { run: x, priority: 99999 } }", "from -32768 to 32767", "99999", ""),
+    ("jobs: { a: { run: x, continue-on-error: maybe } }", "true or false", "maybe", ""),
+    (
+        "jobs: { a: { run: x, if: 'needs.b.result' } }",
+        "the job does not need `b`",
+        "needs.b.result",
+        "add `b` to its needs",
+    ),
+    ("jobs: { a: { run: x, if: 'inputs.x' } }", "there is no input `x`", "inputs.x", "declare it"),
+    ("jobs: { a: { run: x, if: \"env.A = 'b'\" } }", "`=` assigns", "=", "compare with =="),
+    ("jobs: { a: { run: x, if: matrix.os == 'x' } }", "there is no matrix here", "matrix.os", ""),
+    (
+        "jobs: { a: { run: x, strategy: { matrix: { os: [a] } }, env: { A: 'x ${{ matrix.so }}' } } }",
+        "the matrix has no `so`",
+        "matrix.so",
+        "did you mean `os`?",
+    ),
+    ("jobs: { a: { run: 'echo ${{ inputs.x }}' } }", "never put into a script", "${{ inputs.x }}", "under env"),
+    ("jobs: { a: { steps: [] } }", "there are no steps", "[]", ""),
+    ("jobs: { a: { steps: [{ rnu: x }] } }", "a step has no `rnu`", "rnu", "did you mean `run`?"),
+    ("jobs: { a: { run: x, strategy: {} } }", "a strategy needs a matrix", "{}", ""),
+    (
+        "jobs: { a: { run: x, needs: { b: sometimes } }, b: { run: y } }",
+        "does not end like this",
+        "sometimes",
+        "succeeded",
+    ),
+    ("on: { schedule: [{ cron: '60 * * * *' }] }\njobs: { a: { run: x } }", "", "'60 * * * *'", ""),
+    ("on: { push: {} }\njobs: { a: { run: x } }", "`on` has no `push`", "push", "there are schedule"),
+    ("inputs: { a: { type: text } }\njobs: { a: { run: x } }", "no such thing", "text", "string, number or boolean"),
+    ("inputs: { a: { type: number, default: x } }\njobs: { a: { run: x } }", "no value of the input's type", "x", ""),
+    ("jobs:\n\ta: {}", "a tab in the indentation", "\t", "indent with blanks"),
+    ("jobs: !x {}", "tags are not part", "!x", "remove the word"),
+    ("a: &a [*a]", "would never end", "*a", ""),
+    ("a: *b", "this is no YAML", "", ""),
+    ("jobs: {}\n---\njobs: {}", "a second document", "", "one workflow"),
+    ("{ [a]: b }", "a key must be a text", "[", ""),
+    ("jobs: [", "this is no YAML", "", ""),
+    ("env: { A: [1] }\njobs: { a: { run: x } }", "a text was expected here, and this is a list", "[1]", ""),
+    ("queue: \"a\\0b\"\njobs: { a: { run: x } }", "control character", "\"a\\0b\"", ""),
+];
+
+#[test]
+fn what_is_wrong_is_drawn() {
+    for (text, message, marked, help) in FAULTS {
+        let problems = read("ci.yml", text).expect_err(text);
+        let said = problems.all.iter().find(|problem| problem.message.contains(message));
+        let problem = said.unwrap_or_else(|| panic!("{text}\n{problems}"));
+        assert_eq!(&problems.text[problem.span.clone()].lines().next().unwrap_or(""), marked, "{text}\n{problems}");
+        assert!(problem.help.clone().unwrap_or_default().contains(help), "{text}\n{problems}");
+        assert!(problems.to_string().contains("ci.yml:"), "{problems}");
+    }
+}
+
+#[test]
+fn several_faults_are_told_at_once_with_line_and_column() {
+    let text = "jobs:\n  build:\n    run: make\n  test:\n    needs: biuld\n    timeout: 5\n    run: make test\n";
+    let problems = read("ci.yml", text).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "error: there is no job `biuld`\n  --> ci.yml:5:12\n  |\n5 |     needs: biuld\n  |            ^^^^^ did you mean `build`?\n\n\
+         error: a time needs its unit\n  --> ci.yml:6:14\n  |\n6 |     timeout: 5\n  |              ^ write 5s, 5m or 5h\n"
+    );
+}
+
+#[test]
+fn size_and_depth_are_bounded() {
+    // Each level repeats the one before ten times.
+    let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for n in 1..9 {
+        let before = format!("*a{}", n - 1);
+        laughs += &format!("a{n}: &a{n} [{}]\n", vec![before; 10].join(", "));
+    }
+    assert!(read("x", &laughs).unwrap_err().to_string().contains("more than 400000 values"));
+    let deep = format!("jobs: {}{}", "[".repeat(100), "]".repeat(100));
+    assert!(read("x", &deep).unwrap_err().to_string().contains("nested deeper than 64"));
+    let columns = |n: usize| format!("c{n}: [{}]", vec!["x"; 100].join(", "));
+    let wide = format!("jobs: {{ a: {{ run: x, strategy: {{ matrix: {{ {}, {} }} }} }} }}", columns(0), columns(1));
+    assert!(read("x", &wide).unwrap_err().to_string().contains("more than 1000 rows"));
+    let chain: String = (1..10_000).map(|n| format!("  j{n}: {{ run: x, needs: j{} }}\n", n - 1)).collect();
+    assert_eq!(good(&format!("jobs:\n  j0: {{ run: x }}\n{chain}")).graph.nodes.len(), 10_000);
+    let one_more = format!("jobs:\n  j0: {{ run: x }}\n  more: {{ run: x }}\n{chain}");
+    assert!(read("x", &one_more).unwrap_err().to_string().contains("10001 jobs, and 10000 are allowed"));
+}
+
+#[test]
+fn anchors_may_be_repeated() {
+    let workflow = good("jobs:\n  a: &job { run: x, retries: 1 }\n  b: *job\n");
+    assert_eq!(workflow.graph.nodes[0].work, workflow.graph.nodes[1].work);
+}

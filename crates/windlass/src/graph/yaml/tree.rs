@@ -1,0 +1,311 @@
+//! YAML as a tree that knows where everything stands.
+//!
+//! Strict on purpose: one document, no tags, keys are texts and come once. Anchors may be repeated by aliases, as long as
+//! what they come to stays small.
+
+use super::Problem;
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The longest file, in bytes.
+const BYTES_MAX: usize = 8 << 20;
+/// The deepest nesting.
+const DEPTH_MAX: usize = 64;
+/// The most values, aliases counted as often as they stand there.
+const VALUES_MAX: usize = 400_000;
+
+/// A value and its place in the text, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    pub(super) value: Rc<Value>,
+    pub(super) span: Range<usize>,
+    /// How many values it holds, itself included.
+    size: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    /// A text as written; `plain` when it stands there without quotes, so that it may be a number or a boolean.
+    Scalar {
+        text: String,
+        plain: bool,
+    },
+    List(Vec<Tree>),
+    Map(Vec<(Key, Tree)>),
+}
+
+/// A key and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) text: String,
+    pub(super) span: Range<usize>,
+}
+
+/// Reads a file.
+pub(super) fn read(text: &str) -> Result<Tree, Problem> {
+    if text.len() > BYTES_MAX {
+        return Err(Problem::new(0..0, format!("the file has {} bytes, and {BYTES_MAX} are allowed", text.len())));
+    }
+    // An editor's mark at the beginning means nothing.
+    let skipped = text.len() - text.trim_start_matches('\u{feff}').len();
+    let text = &text[skipped..];
+    if let Some(at) = tab_in_indent(text) {
+        let problem = Problem::new(at..at + 1, "a tab in the indentation").help("indent with blanks");
+        return Err(problem.shifted(skipped));
+    }
+    let mut reader = Reader {
+        text,
+        parser: Parser::new_from_str(text),
+        bytes: byte_places(text),
+        anchors: HashMap::new(),
+        open: Vec::new(),
+        values: 0,
+    };
+    let mut tree = reader.document().map_err(|problem| problem.shifted(skipped))?;
+    if skipped > 0 {
+        tree = tree.shifted(skipped);
+    }
+    Ok(tree)
+}
+
+/// A line that begins with a tab: the parser would say something that helps nobody.
+fn tab_in_indent(text: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(tab) =
+            line[..indent].find('\t').filter(|_| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        {
+            // Inside a block of text a tab behind the indentation is text.
+            if tab == 0 {
+                return Some(at + tab);
+            }
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// The place in bytes of every character, and of the end.
+fn byte_places(text: &str) -> Vec<usize> {
+    text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()
+}
+
+type Entries = Vec<(Key, Tree)>;
+
+struct Reader<'t> {
+    text: &'t str,
+    parser: Parser<'t, saphyr_parser::StrInput<'t>>,
+    bytes: Vec<usize>,
+    anchors: HashMap<usize, Tree>,
+    /// Anchors of values that are being read.
+    open: Vec<usize>,
+    values: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn place(&self, span: Span) -> Range<usize> {
+        let at = |index: usize| self.bytes.get(index).or(self.bytes.last()).copied().unwrap_or(0);
+        at(span.start.index())..at(span.end.index().max(span.start.index()))
+    }
+
+    fn next(&mut self) -> Result<(Event<'t>, Range<usize>), Problem> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => {
+                let place = self.place(span);
+                Ok((event, place))
+            }
+            Some(Err(error)) => {
+                let at = self.bytes.get(error.marker().index()).or(self.bytes.last()).copied().unwrap_or(0);
+                Err(Problem::new(at..at, format!("this is no YAML: {}", error.info())))
+            }
+            None => Err(Problem::new(0..0, "the file ends too soon")),
+        }
+    }
+
+    fn document(&mut self) -> Result<Tree, Problem> {
+        let mut found = None;
+        loop {
+            let (event, place) = self.next()?;
+            match event {
+                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamEnd => return found.ok_or_else(|| Problem::new(0..0, "the file is empty")),
+                _ if found.is_some() => {
+                    return Err(Problem::new(place, "a second document").help("one workflow to a file"));
+                }
+                event => found = Some(self.value(event, place, 0)?),
+            }
+        }
+    }
+
+    fn value(&mut self, event: Event<'t>, place: Range<usize>, depth: usize) -> Result<Tree, Problem> {
+        if depth > DEPTH_MAX {
+            return Err(Problem::new(place, format!("nested deeper than {DEPTH_MAX}")));
+        }
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(tag.is_some(), &place)?;
+                let plain = style == ScalarStyle::Plain;
+                self.done(anchor, Value::Scalar { text: text.into_owned(), plain }, place, 1)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_tag(tag.is_some(), &place)?;
+                self.open.push(anchor);
+                let (mut list, mut size, start) = (Vec::new(), 1, place.start);
+                let end = loop {
+                    let (event, place) = self.next()?;
+                    if event == Event::SequenceEnd {
+                        break place.end;
+                    }
+                    let tree = self.value(event, place, depth + 1)?;
+                    size += tree.size;
+                    list.push(tree);
+                };
+                self.open.pop();
+                self.done(anchor, Value::List(list), start..end, size)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_tag(tag.is_some(), &place)?;
+                self.open.push(anchor);
+                let start = place.start;
+                let (map, size, end) = self.entries(depth)?;
+                self.open.pop();
+                self.done(anchor, Value::Map(map), start..end, size)
+            }
+            Event::Alias(anchor) => self.alias(anchor, place),
+            _ => Err(Problem::new(place, "a value was expected here")),
+        }
+    }
+
+    /// The entries of a map, how many values they hold, and where they end.
+    fn entries(&mut self, depth: usize) -> Result<(Entries, usize, usize), Problem> {
+        let (mut map, mut size) = (Vec::new(), 1);
+        let mut seen: HashMap<String, Range<usize>> = HashMap::new();
+        loop {
+            let (event, place) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok((map, size, place.end));
+            }
+            let Event::Scalar(text, _, _, None) = event else {
+                return Err(Problem::new(place, "a key must be a text"));
+            };
+            let key = Key { text: text.into_owned(), span: place };
+            if seen.insert(key.text.clone(), key.span.clone()).is_some() {
+                return Err(Problem::new(key.span, format!("`{}` stands here twice", key.text)));
+            }
+            let (event, place) = self.next()?;
+            let tree = self.value(event, place, depth + 1)?;
+            size += tree.size;
+            map.push((key, tree));
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, place: Range<usize>) -> Result<Tree, Problem> {
+        if self.open.contains(&anchor) {
+            return Err(Problem::new(place, "this stands inside of what it repeats, and would never end"));
+        }
+        let Some(tree) = self.anchors.get(&anchor).cloned() else {
+            return Err(Problem::new(place, "nothing has this name"));
+        };
+        self.count(tree.size, &place)?;
+        // Errors in it point to where it is repeated.
+        Ok(Tree { span: place, ..tree })
+    }
+
+    fn done(&mut self, anchor: usize, value: Value, span: Range<usize>, size: usize) -> Result<Tree, Problem> {
+        self.count(1, &span)?;
+        // The parser counts the blanks behind a value as part of it.
+        let length = self.text.get(span.clone()).map_or(0, |text| text.trim_end().len());
+        let span = span.start..span.start + length;
+        let tree = Tree { value: Rc::new(value), span, size };
+        if anchor > 0 {
+            self.anchors.insert(anchor, tree.clone());
+        }
+        Ok(tree)
+    }
+
+    fn refuse_tag(&self, there: bool, place: &Range<usize>) -> Result<(), Problem> {
+        if !there {
+            return Ok(());
+        }
+        let word = self.text.get(place.start..).and_then(|text| text.split_whitespace().next());
+        let length = word.filter(|word| word.starts_with('!')).map_or(place.len(), str::len);
+        let span = place.start..place.start + length;
+        Err(Problem::new(span, "tags are not part of the language").help("remove the word with the `!`"))
+    }
+
+    fn count(&mut self, more: usize, place: &Range<usize>) -> Result<(), Problem> {
+        self.values = self.values.saturating_add(more);
+        if self.values > VALUES_MAX {
+            return Err(Problem::new(place.clone(), format!("the file comes to more than {VALUES_MAX} values here")));
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// What it is, in words.
+    pub(super) fn kind(&self) -> &'static str {
+        match &*self.value {
+            Value::Scalar { text, plain: true } if matches!(text.as_str(), "" | "~" | "null") => "nothing",
+            Value::Scalar { .. } => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.kind() == "nothing"
+    }
+
+    fn shifted(self, by: usize) -> Self {
+        let move_on = |span: Range<usize>| span.start + by..span.end + by;
+        let value = match &*self.value {
+            Value::Scalar { text, plain } => Value::Scalar { text: text.clone(), plain: *plain },
+            Value::List(list) => Value::List(list.iter().map(|tree| tree.clone().shifted(by)).collect()),
+            Value::Map(map) => Value::Map(
+                map.iter()
+                    .map(|(key, tree)| {
+                        let key = Key { text: key.text.clone(), span: move_on(key.span.clone()) };
+                        (key, tree.clone().shifted(by))
+                    })
+                    .collect(),
+            ),
+        };
+        Self { value: Rc::new(value), span: move_on(self.span), size: self.size }
+    }
+
+    /// The value as JSON: plain numbers, booleans and nothing are what they look like, `on` and `no` are texts.
+    pub(super) fn json(&self) -> serde_json::Value {
+        match &*self.value {
+            Value::Scalar { text, plain } => scalar(text, *plain),
+            Value::List(list) => list.iter().map(Self::json).collect(),
+            Value::Map(map) => {
+                map.iter().map(|(key, tree)| (key.text.clone(), tree.json())).collect::<serde_json::Map<_, _>>().into()
+            }
+        }
+    }
+}
+
+fn scalar(text: &str, plain: bool) -> serde_json::Value {
+    use serde_json::Value as Json;
+    if !plain {
+        return Json::String(text.to_owned());
+    }
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Json::Null,
+        "true" | "True" | "TRUE" => Json::Bool(true),
+        "false" | "False" | "FALSE" => Json::Bool(false),
+        _ => {
+            let looks_like_one = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+            let whole = || text.parse::<i64>().ok().map(Json::from);
+            let broken = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Json::Number);
+            // 007 and 1_000 are texts: whoever means a number writes one.
+            let padded = text.trim_start_matches(['-', '+']).starts_with('0') && text.len() > 1 && !text.contains('.');
+            let number = if looks_like_one && !padded { whole().or_else(broken) } else { None };
+            number.unwrap_or_else(|| Json::String(text.to_owned()))
+        }
+    }
+}
