@@ -1,7 +1,7 @@
 //! Graphs: jobs that need each other, and the pure function that says what a run of one does next.
 //!
 //! A [`Graph`] is what YAML and the builder make. A [`Progress`] is where a run of it stands; it is the fold of the run's
-//! [`Event`]s. [`advance`] takes what has happened and answers the events that follow: nodes to start, nodes that are
+//! [`Event`]s. [`advance()`] takes what has happened and answers the events that follow: nodes to start, nodes that are
 //! skipped and why, the end of the run. It reads no clock and does no I/O, so that any process can advance any run, and
 //! a crash repeats a step to the letter.
 
