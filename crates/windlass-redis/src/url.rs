@@ -4,6 +4,7 @@
 use crate::options::{Node, Options, Secret, Tls, Topology};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_core::name::nearest;
 use windlass_core::{Error, Result};
 
 const NAMES: [&str; 9] = [
@@ -234,8 +235,7 @@ fn millis(value: &str) -> Option<Duration> {
 }
 
 fn unknown_option(unknown: &str) -> Error {
-    let near = NAMES.iter().find(|known| distance(known, unknown) <= known.len() / 3);
-    let hint = match near {
+    let hint = match nearest(unknown, NAMES) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are: {}", NAMES.join(", ")),
     };
@@ -263,21 +263,6 @@ fn decode(text: &str) -> Result<String> {
         }
     }
     String::from_utf8(bytes).map_err(|_| wrong("what the URL encodes with % is not UTF-8"))
-}
-
-/// How many letters differ, roughly: enough to suggest a name.
-fn distance(known: &str, typed: &str) -> usize {
-    let mut row: Vec<usize> = (0..=typed.len()).collect();
-    for (i, a) in known.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, b) in typed.bytes().enumerate() {
-            let change = corner + usize::from(a != b);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

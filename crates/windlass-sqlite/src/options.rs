@@ -1,6 +1,7 @@
 //! How a store is opened: a path and options, or a URL.
 
 use std::path::PathBuf;
+use windlass_core::name::nearest;
 use windlass_core::store::Durability;
 use windlass_core::{Error, Result};
 
@@ -89,8 +90,7 @@ impl Options {
             "create" => self.create = value.parse().map_err(|_| bad("true or false"))?,
             "busy_ms" => self.busy_ms = value.parse().map_err(|_| bad("milliseconds"))?,
             unknown => {
-                let near = NAMES.iter().find(|known| distance(known, unknown) <= known.len() / 3);
-                let hint = match near {
+                let hint = match nearest(unknown, NAMES) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("there are: {}", NAMES.join(", ")),
                 };
@@ -120,21 +120,6 @@ fn decode(path: &str) -> Result<PathBuf> {
         return Err(Error::invalid("store", "the path contains a NUL"));
     }
     String::from_utf8(bytes).map(PathBuf::from).map_err(|_| wrong())
-}
-
-/// How many letters differ, roughly: enough to suggest a name.
-fn distance(known: &str, typed: &str) -> usize {
-    let mut row: Vec<usize> = (0..=typed.len()).collect();
-    for (i, a) in known.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, b) in typed.bytes().enumerate() {
-            let change = corner + usize::from(a != b);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
