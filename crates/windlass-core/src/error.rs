@@ -1,6 +1,6 @@
 //! One error type for every store, so that callers decide by what happened and not by where.
 
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,20 @@ pub enum Error {
     KeyTaken {
         /// The job that holds it.
         by: JobId,
+    },
+    /// There is another run under this id.
+    #[error("another run has the id {run}; choose another id")]
+    RunTaken {
+        /// The id that is taken.
+        run: RunId,
+    },
+    /// The run is not in a state in which this can be done.
+    #[error("the run {run} {why}")]
+    RunRefused {
+        /// The run.
+        run: RunId,
+        /// Why not, and what to do.
+        why: String,
     },
     /// A bound of the contract was exceeded.
     #[error("{what} is {got}, at most {max} is allowed")]

@@ -144,6 +144,74 @@ impl From<JobId> for String {
     }
 }
 
+/// The id of a run: like that of a job, with an `r` before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(JobId);
+
+impl RunId {
+    /// From its parts.
+    pub const fn from_parts(partition: u16, bits: u128) -> Self {
+        Self(JobId::from_parts(partition, bits))
+    }
+
+    /// The id of the run that its creator called `name`: the same name is the same id.
+    pub fn named(name: &str) -> Self {
+        let hash = blake3::derive_key("windlass custom run id v1", name.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash[..16]);
+        Self::from_parts(0, with_version(u128::from_be_bytes(bytes), 8))
+    }
+
+    /// The partition the run lives in.
+    pub const fn partition(self) -> u16 {
+        self.0.partition()
+    }
+
+    /// The bits its creator chose.
+    pub const fn bits(self) -> u128 {
+        self.0.bits()
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("r")?;
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for RunId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let id = text.strip_prefix('r').and_then(|id| id.parse().ok());
+        id.map(Self).ok_or_else(|| {
+            let zeros = "0".repeat(DIGITS);
+            Error::invalid("run id", format!("`{}` is not one; an id looks like r0-{zeros}", short(text)))
+        })
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> String {
+        id.to_string()
+    }
+}
+
 /// The proof of one claim: random, compared by equality, never ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -212,6 +280,11 @@ impl Ids {
     /// From a clock and randomness.
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self { clock, random, last: Arc::default() }
+    }
+
+    /// A fresh id of a run.
+    pub fn next_run(&self) -> RunId {
+        RunId(self.next())
     }
 
     /// A fresh id.

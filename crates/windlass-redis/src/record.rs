@@ -245,6 +245,7 @@ impl Head {
             keep_for: self.keep_for,
             metadata: rare.metadata,
             trace: rare.trace,
+            run: None,
         })
     }
 }

@@ -4,8 +4,9 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
-use windlass_core::id::{JobId, Token};
+use windlass_core::id::{JobId, RunId, Token};
 use windlass_core::job::State;
+use windlass_core::store::RunState;
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -89,6 +90,33 @@ impl ToSql for Col<JobId> {
 impl FromSql for Col<JobId> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_str()?.parse().map(Self).map_err(unreadable)
+    }
+}
+
+impl ToSql for Col<RunId> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.to_string().into())
+    }
+}
+
+impl FromSql for Col<RunId> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_str()?.parse().map(Self).map_err(unreadable)
+    }
+}
+
+impl ToSql for Col<RunState> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let place = RunState::ALL.iter().position(|state| *state == self.0);
+        Ok(place.and_then(|place| i64::try_from(place).ok()).unwrap_or(i64::MAX).into())
+    }
+}
+
+impl FromSql for Col<RunState> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let code = value.as_i64()?;
+        let state = usize::try_from(code).ok().and_then(|index| RunState::ALL.get(index));
+        state.map(|state| Self(*state)).ok_or(FromSqlError::OutOfRange(code))
     }
 }
 

@@ -31,6 +31,9 @@ mod order;
 mod outputs;
 mod repeats;
 mod retention;
+mod run_help;
+mod run_lists;
+mod runs;
 mod schedule_help;
 mod schedule_rules;
 mod schedules;
@@ -69,6 +72,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     outputs::CASES,
     waits::CASES,
     workers::CASES,
+    runs::CASES,
+    run_lists::CASES,
     schedules::CASES,
     schedule_rules::CASES,
     explain::CASES,

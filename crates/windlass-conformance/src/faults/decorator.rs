@@ -5,16 +5,17 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass_core::id::JobId;
+use windlass_core::id::{JobId, RunId};
 use windlass_core::job::Job;
 use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{
     Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
+    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
+    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
+    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -131,6 +132,15 @@ contract! {
         Schedules = schedules() -> Vec<Schedule>;
         DueSchedules = due_schedules(max: u32) -> Vec<DueSchedule>;
         Fire = fire(fire: Fire) -> FireOutcome;
+    }
+    RunStore {
+        CreateRuns = create_runs(runs: Vec<NewRun>) -> Vec<Result<RunCreated>>;
+        ClaimRuns = claim_runs(request: RunClaim) -> RunsClaimed;
+        CommitRuns = commit_runs(commits: Vec<RunCommit>) -> Vec<Result<RunCommitted>>;
+        SendToRuns = send_to_runs(messages: Vec<RunMessage>) -> Vec<Result<()>>;
+        ReadRuns = read_runs(reads: Vec<RunRead>) -> Vec<Option<RunView>>;
+        ListRuns = list_runs(request: RunList) -> RunPage;
+        RemoveRuns = remove_runs(runs: Vec<RunId>) -> Vec<Result<()>>;
     }
     Feed {
         ReadFeed = read_feed(request: FeedRequest) -> FeedPage;

@@ -79,6 +79,7 @@ impl<T: Tables> Step<'_, T> {
         if to.is_terminal() {
             self.effects.ended.push(after.id);
             self.free_dedup(after)?;
+            self.tell_run(after, Some(to))?;
             if after.remove_at.is_some_and(|at| at <= self.now) {
                 self.remove(after, Verb::Remove)?;
             }
@@ -91,6 +92,9 @@ impl<T: Tables> Step<'_, T> {
         if self.is_orphan(record)? {
             self.effects.ended.push(record.id);
             return self.tables.remove_job(record);
+        }
+        if !record.state().is_terminal() {
+            self.tell_run(record, None)?;
         }
         self.leave_state(record, None)?;
         let lane = self.tables.lane_mut(record.lane)?;

@@ -5,18 +5,19 @@
     reason = "the method itself is not general enough over the step's lifetime"
 )]
 
-use super::{Prepared, Signals, Step, Tables};
+use super::{Prepared, PreparedRun, Signals, Step, Tables};
 use crate::error::Result;
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::Job;
 use crate::name::{ScheduleName, WorkerId};
 use crate::schedule::Schedule;
 use crate::store::{
     BATCH_MAX, Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule,
     EnqueueRequest, Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest,
-    JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics,
-    QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store,
-    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
+    JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun,
+    QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
+    RunCreated, RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store,
+    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus, check_batch,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -65,7 +66,7 @@ pub trait Host: Send + Sync + 'static {
 impl<H: Host> JobQueue for H {
     async fn enqueue(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         let EnqueueRequest { jobs, atomic } = request;
-        let jobs = Prepared::batch(jobs)?;
+        let jobs = Prepared::outside(jobs)?;
         self.write(move |step| step.enqueue_prepared(jobs, atomic)).await
     }
 
@@ -189,6 +190,50 @@ impl<H: Host> ScheduleStore for H {
 }
 
 #[async_trait]
+impl<H: Host> RunStore for H {
+    async fn create_runs(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
+        let runs = PreparedRun::batch(runs)?;
+        self.write(move |step| step.create_runs(runs)).await
+    }
+
+    async fn claim_runs(&self, request: RunClaim) -> Result<RunsClaimed> {
+        request.check()?;
+        let mark = self.signals().mark();
+        // A look alone is cheap, and most claims find nothing.
+        let asked = request.clone();
+        if let Some(empty) = self.read(move |step| step.no_runs(&asked)).await? {
+            return Ok(RunsClaimed { mark, ..empty });
+        }
+        let claimed = self.write(move |step| step.claim_runs(&request)).await?;
+        Ok(RunsClaimed { mark, ..claimed })
+    }
+
+    async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
+        check_batch(commits.len())?;
+        self.write(move |step| step.commit_runs(commits)).await
+    }
+
+    async fn send_to_runs(&self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>> {
+        check_batch(messages.len())?;
+        self.write(move |step| step.send_to_runs(messages)).await
+    }
+
+    async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
+        check_batch(reads.len())?;
+        self.read(move |step| step.read_runs(&reads)).await
+    }
+
+    async fn list_runs(&self, request: RunList) -> Result<RunPage> {
+        self.read(move |step| step.list_runs(&request)).await
+    }
+
+    async fn remove_runs(&self, runs: Vec<RunId>) -> Result<Vec<Result<()>>> {
+        check_batch(runs.len())?;
+        self.write(move |step| step.remove_runs(&runs)).await
+    }
+}
+
+#[async_trait]
 impl<H: Host> Feed for H {
     async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage> {
         self.read(move |step| step.read_feed(request)).await
@@ -213,6 +258,7 @@ impl<H: Host> Store for H {
         let _watch = self.watch();
         match what {
             WaitFor::Work { queues, mark } => signals.work(&queues, mark).await,
+            WaitFor::Runs(mark) => signals.runs(mark).await,
             WaitFor::Feed(cursor) => {
                 let end = self.read(move |step| step.read_feed(FeedRequest { after: None, max: 1 })).await?;
                 if end.next <= cursor {

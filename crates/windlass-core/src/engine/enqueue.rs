@@ -37,13 +37,20 @@ impl Prepared {
         check_batch(jobs.len())?;
         Ok(jobs.into_iter().map(Self::new).collect())
     }
+
+    /// The same for jobs that come from outside, and therefore belong to no run.
+    pub fn outside(jobs: Vec<NewJob>) -> Result<Vec<Result<Self>>> {
+        check_batch(jobs.len())?;
+        let prepare = |job: NewJob| job.spec.check_outside().and_then(|()| Self::new(job));
+        Ok(jobs.into_iter().map(prepare).collect())
+    }
 }
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::enqueue`](crate::store::JobQueue::enqueue).
     pub fn enqueue(&mut self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         let EnqueueRequest { jobs, atomic } = request;
-        self.enqueue_prepared(Prepared::batch(jobs)?, atomic)
+        self.enqueue_prepared(Prepared::outside(jobs)?, atomic)
     }
 
     /// The same, for jobs that were prepared before the step.
@@ -122,6 +129,7 @@ impl<T: Tables> Step<'_, T> {
             keeps_itself: spec.keep_for != KeepFor::default(),
             remove_at: None,
             quarantined: false,
+            run: spec.run,
         };
         self.take_dedup(&record, spec, behind)?;
         let row = record.row;
@@ -136,6 +144,9 @@ impl<T: Tables> Step<'_, T> {
 
     /// Refuses a job on a queue that is at its maximum length; `leaving` jobs make room for it.
     fn room_for(&mut self, spec: &JobSpec, leaving: u64) -> Result<()> {
+        if spec.run.is_some() {
+            return Ok(());
+        }
         let Some(id) = self.tables.find_queue(&spec.queue)? else {
             return Ok(());
         };
@@ -241,7 +252,7 @@ impl<T: Tables> Step<'_, T> {
             };
         }
         let queue = plan.queues.entry(spec.queue.clone()).or_default();
-        match len_max {
+        match len_max.filter(|_| spec.run.is_none()) {
             Some(max) if length + queue.jobs >= max => return Err(full(&spec.queue, max)),
             _ => {}
         }

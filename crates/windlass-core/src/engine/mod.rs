@@ -22,6 +22,7 @@ mod numbers;
 mod quarantine;
 mod report;
 mod rows;
+mod runs;
 mod schedules;
 mod select;
 mod settings;
@@ -44,10 +45,11 @@ pub use feed_log::{decode_events, encode_events};
 pub use numbers::{NumberHasher, NumberMap};
 pub use rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
-    Row, Sub, Worker,
+    Row, RunRow, Sub, Worker,
 };
+pub use runs::PreparedRun;
 pub use signals::Signals;
-pub use tables::{Position, Tables, Walk};
+pub use tables::{Position, RunWalk, Tables, Walk};
 
 /// Events that the feed keeps at least until it forgets the oldest.
 const FEED_EVENTS_MAX: u64 = 100_000;
@@ -57,6 +59,8 @@ const FEED_EVENTS_MAX: u64 = 100_000;
 pub struct Effects {
     /// Queues on which something may be claimed that could not be before.
     pub work: Vec<QueueName>,
+    /// A run may be claimed that could not be before.
+    pub runs: bool,
     /// Jobs that ended or are gone.
     pub ended: Vec<JobId>,
     /// The feed's end, if it moved.
@@ -71,6 +75,7 @@ impl Effects {
                 self.work.push(queue);
             }
         }
+        self.runs |= later.runs;
         self.ended.extend(later.ended);
         self.feed = later.feed.or(self.feed);
     }

@@ -48,6 +48,10 @@ impl<T: Tables> Step<'_, T> {
         if let Ok(lane) = self.tables.lane(record.lane) {
             record.queue = lane.queue;
         }
+        if record.run.is_none() {
+            // Its record may have forgotten it, and its run waits for it.
+            record.run = self.tables.spec(row).ok().and_then(|spec| spec.run);
+        }
         self.tables.mend(&record)?;
         let orphan = self.is_orphan(&record)?;
         record.group = if orphan { None } else { self.counted_group(&record)? };

@@ -1,11 +1,11 @@
 //! What the engine keeps: one plain struct per table.
 
-use crate::id::{JobId, Token};
-use crate::job::{Failure, JobSpec, Life, Progress, State};
+use crate::id::{JobId, RunId, Token};
+use crate::job::{Failure, Held, JobSpec, Life, Progress, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
 use crate::rate::Meter;
-use crate::store::{Beat, GroupSettings, QueueSettings};
+use crate::store::{Beat, GroupSettings, QueueSettings, RunState};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -90,6 +90,8 @@ pub struct Record {
     pub remove_at: Option<Timestamp>,
     /// Its stored form cannot be read.
     pub quarantined: bool,
+    /// The run it belongs to.
+    pub run: Option<RunId>,
 }
 
 impl Record {
@@ -118,6 +120,7 @@ impl Record {
             keeps_itself,
             remove_at,
             quarantined,
+            run,
         } = self;
         Self {
             row,
@@ -137,6 +140,7 @@ impl Record {
             keeps_itself,
             remove_at,
             quarantined,
+            run,
         }
     }
 
@@ -299,6 +303,73 @@ impl Worker {
     /// Its id.
     pub fn id(&self) -> &WorkerId {
         &self.beat.worker
+    }
+}
+
+/// A run as the engine keeps it, without its definition, its input, its history and its inbox. Its places in the indexes are
+/// functions of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its id.
+    pub id: RunId,
+    /// Its place among all runs.
+    pub seq: u64,
+    /// Which engines can advance it.
+    pub kind: Kind,
+    /// What people call it.
+    pub name: String,
+    /// Tells definitions apart.
+    pub definition_hash: [u8; 16],
+    /// Tells its content from another one under the same id.
+    pub fingerprint: u64,
+    /// Where it stands.
+    pub state: RunState,
+    /// Why nobody can advance it.
+    pub stuck: Option<String>,
+    /// What its engine says in short.
+    pub summary: String,
+    /// Entries of its history.
+    pub history_len: u64,
+    /// The number of the oldest item of its inbox.
+    pub inbox_first: u64,
+    /// The number of the next item of its inbox.
+    pub inbox_next: u64,
+    /// Who thinks about it.
+    pub held: Option<Held>,
+    /// The token of the last commit that let go of it.
+    pub last_token: Option<Token>,
+    /// Its place among those that have something to do and that nobody holds.
+    pub ready: Option<u64>,
+    /// When it has something to do even if nothing happens to it.
+    pub wake_at: Option<Timestamp>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// How long it is kept then.
+    pub keep_ms: u64,
+}
+
+impl RunRow {
+    /// When time alone gives it something to do.
+    pub fn look_at(&self) -> Option<Timestamp> {
+        match &self.held {
+            Some(held) => Some(held.expires_at),
+            None if self.rests() || self.ready.is_some() => None,
+            None => self.wake_at,
+        }
+    }
+
+    /// When it goes.
+    pub fn remove_at(&self) -> Option<Timestamp> {
+        self.finished_at.map(|at| at.plus_ms(self.keep_ms))
+    }
+
+    /// True when nobody advances it: it has ended, or it is stuck.
+    pub fn rests(&self) -> bool {
+        self.state.is_terminal() || self.stuck.is_some()
     }
 }
 

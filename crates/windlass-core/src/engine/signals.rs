@@ -23,6 +23,8 @@ struct Inner {
     clock: u64,
     /// The last ring of each queue.
     queues: HashMap<QueueName, u64>,
+    /// The last ring for runs.
+    runs: u64,
     /// Rings that count for every queue.
     everywhere: u64,
     work: Arc<Notify>,
@@ -30,9 +32,19 @@ struct Inner {
     closed: bool,
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+enum Rings<'q> {
+    Work(&'q [QueueName]),
+    Runs,
+}
+
 impl Inner {
-    fn rang_since(&self, queues: &[QueueName], mark: WorkMark) -> bool {
-        let last = queues.iter().filter_map(|queue| self.queues.get(queue)).max().copied().unwrap_or(0);
+    fn rang_since(&self, what: Rings<'_>, mark: WorkMark) -> bool {
+        let last = match what {
+            Rings::Runs => self.runs,
+            Rings::Work(queues) => queues.iter().filter_map(|queue| self.queues.get(queue)).max().copied().unwrap_or(0),
+        };
         self.closed || last.max(self.everywhere) > mark.0
     }
 }
@@ -46,9 +58,12 @@ impl Signals {
     /// Tells everybody who waits for what a step did.
     pub fn announce(&self, effects: &Effects) {
         let mut inner = self.inner.lock();
-        if !effects.work.is_empty() {
+        if effects.runs || !effects.work.is_empty() {
             inner.clock += 1;
             let clock = inner.clock;
+            if effects.runs {
+                inner.runs = clock;
+            }
             for queue in &effects.work {
                 match inner.queues.get_mut(queue) {
                     Some(last) => *last = clock,
@@ -95,10 +110,19 @@ impl Signals {
 
     /// Returns when one of the queues rang after `mark`.
     pub async fn work(&self, queues: &[QueueName], mark: WorkMark) {
+        self.rang(Rings::Work(queues), mark).await;
+    }
+
+    /// Returns when a run got something to do after `mark`.
+    pub async fn runs(&self, mark: WorkMark) {
+        self.rang(Rings::Runs, mark).await;
+    }
+
+    async fn rang(&self, what: Rings<'_>, mark: WorkMark) {
         loop {
             let bell = {
                 let inner = self.inner.lock();
-                if inner.rang_since(queues, mark) {
+                if inner.rang_since(what, mark) {
                     return;
                 }
                 Arc::clone(&inner.work)
@@ -106,7 +130,7 @@ impl Signals {
             let mut ring = std::pin::pin!(bell.notified());
             // Registers before the second look, so that no ring falls in between.
             ring.as_mut().enable();
-            if self.inner.lock().rang_since(queues, mark) {
+            if self.inner.lock().rang_since(what, mark) {
                 return;
             }
             ring.await;

@@ -125,6 +125,9 @@ impl<T: Tables> Step<'_, T> {
                 self.prune_key(key)?;
             }
         }
+        if handled < max {
+            handled += self.prune_runs(max - handled)?;
+        }
         handled += self.prune_rest(max.saturating_sub(handled))?;
         Ok(handled)
     }

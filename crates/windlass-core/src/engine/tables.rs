@@ -4,15 +4,16 @@
 
 use super::rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
-    Row, Sub, Worker,
+    Row, RunRow, Sub, Worker,
 };
 use crate::error::Result;
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::{JobSpec, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::schedule::Schedule;
-use crate::store::{FeedEntry, LogLine, MinuteMetrics};
+use crate::store::{FeedEntry, LogLine, MinuteMetrics, RunItem, RunState};
 use crate::time::Timestamp;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A place in the listing of one state: what it is sorted by, as three numbers.
@@ -31,6 +32,19 @@ pub struct Walk<'a> {
     pub descending: bool,
     /// Beyond this place.
     pub after: Option<Position>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which runs to walk through.
+#[derive(Clone, Copy, Debug)]
+pub struct RunWalk {
+    /// In this state; `None` for all.
+    pub state: Option<RunState>,
+    /// Backwards.
+    pub descending: bool,
+    /// Beyond this place.
+    pub after: Option<u64>,
     /// How many at most.
     pub limit: usize,
 }
@@ -208,4 +222,39 @@ pub trait Tables {
     fn schedules(&mut self) -> Result<Vec<Schedule>>;
     /// Schedules that are not paused and whose next tick is not after `until`, earliest first.
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>>;
+
+    /// A run. `Corrupt` when it cannot be read.
+    fn run(&mut self, id: RunId) -> Result<Option<RunRow>>;
+    /// Adds or replaces a run, and moves it in the indexes.
+    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()>;
+    /// Removes a run with everything of it, whether or not it can be read.
+    fn remove_run(&mut self, id: RunId) -> Result<()>;
+    /// Takes a run that cannot be read out of the indexes by which runs are claimed.
+    fn set_run_aside(&mut self, id: RunId) -> Result<()>;
+    /// Keeps what a run is about: its definition and its input.
+    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()>;
+    /// Its definition.
+    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>>;
+    /// Its input.
+    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>>;
+    /// Adds to a run's history from entry `first` on.
+    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()>;
+    /// Entries of a run's history from entry `from` on.
+    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>>;
+    /// Adds an item to a run's inbox.
+    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()>;
+    /// Items of a run's inbox from number `from` on. One that cannot be read is left out.
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>>;
+    /// Forgets items from number `from` on and before `to`.
+    fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()>;
+    /// Runs of a kind that have something to do and that nobody holds, in their order.
+    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>>;
+    /// Runs that time gave something to do by `until`, earliest first.
+    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>>;
+    /// When time gives the next run something to do.
+    fn next_run_wake(&mut self) -> Result<Option<Timestamp>>;
+    /// Runs in one state beyond `after`, by their place among all runs.
+    fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>>;
+    /// Ended runs that have to go by `until`.
+    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>>;
 }

@@ -1,7 +1,7 @@
 //! What a job was asked to be: everything its creator says.
 
 use crate::error::{Error, Result};
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::name::{CustomId, DedupKey, GroupName, JOB_LABELS_MAX, Kind, Labels, QueueName};
 use crate::payload::Payload;
 use crate::retry::{RETRY_DELAY_MS_MAX, RetryPolicy};
@@ -172,6 +172,9 @@ pub struct JobSpec {
     pub metadata: BTreeMap<String, String>,
     /// The trace it belongs to.
     pub trace: Option<TraceContext>,
+    /// The run it belongs to. Only the steps of a run make such jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
 }
 
 impl JobSpec {
@@ -194,6 +197,7 @@ impl JobSpec {
             keep_for: KeepFor::default(),
             metadata: BTreeMap::new(),
             trace: None,
+            run: None,
         }
     }
 
@@ -219,6 +223,14 @@ impl JobSpec {
             dedup.check()?;
         }
         self.check_metadata()
+    }
+
+    /// Refuses a job that says it belongs to a run: only the run's own steps make those.
+    pub fn check_outside(&self) -> Result<()> {
+        match self.run {
+            Some(run) => Err(Error::invalid("run", format!("only the steps of {run} make its jobs; leave it out"))),
+            None => Ok(()),
+        }
     }
 
     fn check_metadata(&self) -> Result<()> {
@@ -322,6 +334,9 @@ impl NewJob {
             let no_trace = None::<TraceContext>;
             let rest = (&spec.timeout_ms, &spec.retry, &spec.dedup, &spec.keep_for, &spec.metadata, no_trace, self.due);
             text(&serde_json::to_string(&rest).unwrap_or_default());
+        }
+        if let Some(run) = spec.run {
+            text(&run.to_string());
         }
         hash.update(&spec.priority.to_le_bytes()).update(&[u8::from(spec.lifo)]);
         hash.update(&spec.attempts.to_le_bytes()).update(&spec.stalls.to_le_bytes());

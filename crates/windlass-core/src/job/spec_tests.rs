@@ -156,6 +156,7 @@ fn single_changes() -> Vec<Change> {
         keep_for: KeepFor { succeeded_ms: _, failed_ms: _ },
         metadata: _,
         trace: _,
+        run: _,
     } = spec();
     vec![
         |j| j.spec.queue = QueueName::new("mail2").unwrap(),
@@ -188,6 +189,8 @@ fn single_changes() -> Vec<Change> {
         |j| j.spec.keep_for.failed_ms = Some(0),
         |j| drop(j.spec.metadata.insert("a".to_owned(), "b".to_owned())),
         |j| drop(j.spec.metadata.insert("ab".to_owned(), String::new())),
+        |j| j.spec.run = Some(RunId::from_parts(0, 1)),
+        |j| j.spec.run = Some(RunId::from_parts(0, 2)),
         |j| j.due = Due::DelayMs(0),
         |j| j.due = Due::DelayMs(1),
         |j| j.due = Due::At(Timestamp::from_ms(0)),

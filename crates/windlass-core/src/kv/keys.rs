@@ -6,9 +6,10 @@
 
 use crate::engine::{GroupId, LaneId, Ord64, QueueId, Row};
 use crate::error::{Error, Result};
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::State;
-use crate::name::{GroupName, ScheduleName, WorkerId};
+use crate::name::{GroupName, Kind, ScheduleName, WorkerId};
+use crate::store::RunState;
 use crate::time::Timestamp;
 
 /// The tables. Numbers are never used again for something else.
@@ -46,6 +47,16 @@ pub(super) enum Table {
     Worker = 28,
     Schedule = 29,
     Tick = 30,
+    Run = 31,
+    RunDefinition = 32,
+    RunInput = 33,
+    RunHistory = 34,
+    RunInbox = 35,
+    RunReady = 36,
+    RunLook = 37,
+    RunSeq = 38,
+    RunState = 39,
+    RunRemovable = 40,
 }
 
 /// What a key is made of.
@@ -117,6 +128,28 @@ impl Part for JobId {
     }
 }
 
+impl Part for RunId {
+    fn put(&self, key: &mut Vec<u8>) {
+        JobId::from_parts(self.partition(), self.bits()).put(key);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        JobId::take(rest).map(|id| Self::from_parts(id.partition(), id.bits()))
+    }
+}
+
+impl Part for RunState {
+    fn put(&self, key: &mut Vec<u8>) {
+        let place = Self::ALL.iter().position(|state| state == self);
+        key.push(place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX));
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        let [index] = array(rest)?;
+        Self::ALL.get(usize::from(index)).copied()
+    }
+}
+
 impl Part for State {
     fn put(&self, key: &mut Vec<u8>) {
         key.push(u8::try_from(self.index()).unwrap_or(u8::MAX));
@@ -171,7 +204,7 @@ macro_rules! name_parts {
         })+
     };
 }
-name_parts!(GroupName, WorkerId, ScheduleName);
+name_parts!(GroupName, WorkerId, ScheduleName, Kind);
 
 /// A key, or the beginning that several have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -361,6 +394,28 @@ keys! {
     ticks = Tick();
     ticks_at = Tick(at: Timestamp);
     tick = Tick(at: Timestamp, name: ScheduleName);
+    run = Run(id: RunId);
+    run_definition = RunDefinition(id: RunId);
+    run_input = RunInput(id: RunId);
+    run_history = RunHistory(id: RunId);
+    run_event = RunHistory(id: RunId, number: u64);
+    run_inbox = RunInbox(id: RunId);
+    run_item = RunInbox(id: RunId, number: u64);
+    runs_ready = RunReady();
+    runs_ready_of = RunReady(kind: Kind);
+    run_ready = RunReady(kind: Kind, place: u64, id: RunId);
+    runs_look = RunLook();
+    runs_look_at = RunLook(at: Timestamp);
+    run_look = RunLook(at: Timestamp, id: RunId);
+    runs_by_seq = RunSeq();
+    runs_at_seq = RunSeq(seq: u64);
+    run_seq = RunSeq(seq: u64, id: RunId);
+    runs_in_state = RunState(state: RunState);
+    runs_at_state = RunState(state: RunState, seq: u64);
+    run_state = RunState(state: RunState, seq: u64, id: RunId);
+    runs_removable = RunRemovable();
+    runs_removable_at = RunRemovable(at: Timestamp);
+    run_removable = RunRemovable(at: Timestamp, id: RunId);
 }
 
 /// The layout that these keys and values make up.

@@ -31,6 +31,7 @@ mod memos;
 mod minutes;
 mod queues;
 mod rest;
+mod runs;
 mod salvage;
 mod tables;
 #[cfg(test)]

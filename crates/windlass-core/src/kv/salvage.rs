@@ -173,5 +173,6 @@ fn blank(row: Row, id: JobId) -> Record {
         keeps_itself: false,
         remove_at: None,
         quarantined: false,
+        run: None,
     }
 }

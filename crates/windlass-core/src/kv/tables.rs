@@ -9,7 +9,7 @@ use super::{OrderedKv, keys};
 use crate::error::{Error, Result};
 
 /// The layout that this version reads and writes.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// The tables of a store over an ordered key-value engine.
 #[derive(Debug)]

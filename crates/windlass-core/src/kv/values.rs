@@ -3,16 +3,17 @@
 
 use super::codec::{Reader, Stored, damaged, write_bytes, write_json};
 use crate::engine::{
-    ClaimMemo, DedupRow, Extra, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, Row, Sub, Worker,
+    ClaimMemo, DedupRow, Extra, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, Row, RunRow, Sub,
+    Worker,
 };
 use crate::error::Result;
-use crate::id::{JobId, Token};
+use crate::id::{JobId, RunId, Token};
 use crate::job::{Held, JobSpec, LastReport, Life, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
 use crate::rate::Meter;
 use crate::schedule::Schedule;
-use crate::store::{GroupSettings, LogLine, LogStream, MinuteMetrics, QueueSettings};
+use crate::store::{GroupSettings, LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
 
@@ -50,6 +51,7 @@ stored!(Record {
     keeps_itself,
     remove_at,
     quarantined,
+    run,
 });
 stored!(Life {
     state,
@@ -64,6 +66,28 @@ stored!(Life {
     last_report,
     claimed_at,
     finished_at,
+});
+stored!(RunRow {
+    id,
+    seq,
+    kind,
+    name,
+    definition_hash,
+    fingerprint,
+    state,
+    stuck,
+    summary,
+    history_len,
+    inbox_first,
+    inbox_next,
+    held,
+    last_token,
+    ready,
+    wake_at,
+    created_at,
+    changed_at,
+    finished_at,
+    keep_ms,
 });
 stored!(Held { token, worker, expires_at });
 stored!(LastReport { token, state });
@@ -119,7 +143,7 @@ macro_rules! stored_as_json {
         })+
     };
 }
-stored_as_json!(QueueSettings, GroupSettings, Meter, Labels, Worker, Schedule);
+stored_as_json!(QueueSettings, GroupSettings, Meter, Labels, Worker, Schedule, RunItem);
 
 /// One of a few, by its place in a list that only grows at its end.
 macro_rules! stored_as_place {
@@ -139,6 +163,7 @@ macro_rules! stored_as_place {
 }
 stored_as_place!(
     State in State::ALL,
+    RunState in RunState::ALL,
     Parked in [Parked::No, Parked::Cap, Parked::Rate],
     LogStream in [LogStream::Log, LogStream::Stdout, LogStream::Stderr],
 );
@@ -170,6 +195,26 @@ impl Stored for JobId {
 
     fn read(from: &mut Reader<'_>) -> Result<Self> {
         <(u16, u128)>::read(from).map(|(partition, bits)| Self::from_parts(partition, bits))
+    }
+}
+
+impl Stored for RunId {
+    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+        (self.partition(), self.bits()).write(to)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        <(u16, u128)>::read(from).map(|(partition, bits)| Self::from_parts(partition, bits))
+    }
+}
+
+impl Stored for String {
+    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+        write_bytes(self.as_bytes(), to)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        from.text().map(str::to_owned)
     }
 }
 

@@ -39,6 +39,7 @@ fn record() -> Record {
         keeps_itself: true,
         remove_at: Some(at(77)),
         quarantined: true,
+        run: Some(RunId::from_parts(0, 3)),
     }
 }
 

@@ -5,6 +5,7 @@ mod ids;
 mod jobs;
 mod paged;
 mod rest;
+mod runs;
 mod tables;
 
 use crate::engine::{Effects, Host, Signals, Step};

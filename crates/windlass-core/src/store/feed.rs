@@ -1,6 +1,7 @@
 //! The feed: what changed, in order, to be read from any point.
 
 use super::queue::check_max;
+use super::runs::RunChange;
 use super::settings::Setting;
 use crate::error::Result;
 use crate::id::JobId;
@@ -66,6 +67,8 @@ pub struct FeedEntry {
 pub enum FeedEvent {
     /// A job.
     Job(Transition),
+    /// A run.
+    Run(RunChange),
     /// A queue's or group's settings.
     Settings(Setting),
     /// A queue is gone.

@@ -8,6 +8,7 @@ mod changes;
 mod feed;
 mod logs;
 mod queue;
+mod runs;
 mod schedules;
 mod settings;
 mod status;
@@ -29,6 +30,11 @@ pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, L
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
+};
+pub use runs::{
+    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
+    RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunList,
+    RunMessage, RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
@@ -78,13 +84,15 @@ pub enum WaitFor {
     },
     /// The end or removal of a job.
     Job(JobId),
+    /// A run with something to do that the claim which gave this mark had not seen.
+    Runs(WorkMark),
     /// An entry of the feed after this one.
     Feed(FeedCursor),
 }
 
 /// All of the contract: what a program holds as `Arc<dyn Store>`.
 #[async_trait]
-pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + Feed {
+pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + RunStore + Feed {
     /// What kind of store this is and what it promises.
     async fn info(&self) -> Result<StoreInfo>;
 

@@ -62,7 +62,7 @@ impl Fire {
         if self.jobs.len() > BATCH_MAX {
             return Err(Error::limit("jobs", BATCH_MAX as u64, self.jobs.len() as u64));
         }
-        self.jobs.iter().try_for_each(NewJob::check)
+        self.jobs.iter().try_for_each(|job| job.spec.check_outside().and_then(|()| job.check()))
     }
 }
 

@@ -3,12 +3,13 @@
 use super::{
     Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
+    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
+    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
+    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use crate::error::Result;
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::Job;
 use crate::name::{ScheduleName, WorkerId};
 use crate::schedule::Schedule;
@@ -113,6 +114,15 @@ contract! {
         schedules() -> Vec<Schedule>;
         due_schedules(max: u32) -> Vec<DueSchedule>;
         fire(fire: Fire) -> FireOutcome;
+    }
+    RunStore {
+        create_runs(runs: Vec<NewRun>) -> Vec<Result<RunCreated>>;
+        claim_runs(request: RunClaim) -> RunsClaimed;
+        commit_runs(commits: Vec<RunCommit>) -> Vec<Result<RunCommitted>>;
+        send_to_runs(messages: Vec<RunMessage>) -> Vec<Result<()>>;
+        read_runs(reads: Vec<RunRead>) -> Vec<Option<RunView>>;
+        list_runs(request: RunList) -> RunPage;
+        remove_runs(runs: Vec<RunId>) -> Vec<Result<()>>;
     }
     Feed {
         read_feed(request: FeedRequest) -> FeedPage;

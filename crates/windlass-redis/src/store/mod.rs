@@ -11,6 +11,7 @@ pub(crate) mod info;
 mod list;
 mod logs;
 mod queue;
+mod runs;
 mod schedules;
 mod status;
 mod wait;

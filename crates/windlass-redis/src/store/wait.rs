@@ -180,6 +180,10 @@ impl Store for RedisStore {
                 self.listen();
                 self.caller.signals.work(&queues, mark).await;
             }
+            WaitFor::Runs(mark) => {
+                self.listen();
+                self.caller.signals.runs(mark).await;
+            }
             WaitFor::Job(id) => {
                 self.listen();
                 self.wait_for_job(id).await?;

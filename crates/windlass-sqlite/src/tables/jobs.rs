@@ -84,7 +84,7 @@ impl<C: Source> Jobs<'_, C> {
         let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
         self.db.run(
             "UPDATE windlass_job SET id=?2,queue=?3,lane=?4,grp=?5,ord=?6,priority=?7,flags=?8,attempts_max=?9,\
-             stalls_max=?10,created_at=?11,fingerprint=?12,dedup=?13 WHERE row=?1",
+             stalls_max=?10,created_at=?11,fingerprint=?12,dedup=?13,run=?14 WHERE row=?1",
             params![
                 Col(record.row.0),
                 Col(record.id),
@@ -98,7 +98,8 @@ impl<C: Source> Jobs<'_, C> {
                 stalls_max,
                 Col(record.created_at),
                 Col(record.fingerprint),
-                record.dedup
+                record.dedup,
+                record.run.map(Col)
             ],
         )?;
         Ok(())

@@ -15,6 +15,7 @@ mod queues;
 mod recent;
 mod records;
 mod rest;
+mod runs;
 mod specs;
 
 use crate::db::{Db, Kept, Source};

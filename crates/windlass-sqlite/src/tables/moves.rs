@@ -19,7 +19,7 @@ use windlass_core::{Error, Result};
 const ROWS: usize = 16;
 
 const PUT_JOB: &str = "INSERT OR IGNORE INTO windlass_job(row,id,queue,lane,grp,ord,priority,flags,attempts_max,stalls_max,\
-                       created_at,fingerprint,dedup,payload,content_type,rest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                       created_at,fingerprint,dedup,run,payload,content_type,rest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
 
 static PUT_JOBS: LazyLock<String> = LazyLock::new(|| many(PUT_JOB));
 static PUT_FRESH: LazyLock<String> = LazyLock::new(|| many(places::PUT_FRESH));
@@ -163,7 +163,8 @@ fn bind_job(
         bind(statement, at, &[&Col(record.row.0), &Col(record.id), &Col(record.queue.0), &Col(record.lane.0), &group])?;
     let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
     let at = bind(statement, at, &[&record.ord.0, &record.priority, &flags(record), &attempts_max, &stalls_max])?;
-    let at = bind(statement, at, &[&Col(record.created_at), &Col(record.fingerprint), &record.dedup])?;
+    let at =
+        bind(statement, at, &[&Col(record.created_at), &Col(record.fingerprint), &record.dedup, &record.run.map(Col)])?;
     bind(statement, at, &[&columns.payload, &columns.content_type, &columns.rest])
 }
 
@@ -212,6 +213,7 @@ mod tests {
     /// Tables with so many ready jobs, and their records in order.
     fn filled(conn: &Connection, count: u128) -> (SqliteTables<&Connection>, Vec<Record>) {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
+        conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
         let mut tables = SqliteTables::new(conn);
         let spec = JobSpec::new("q".try_into().unwrap(), "work".try_into().unwrap(), Payload::default());
         let jobs = (1..=count).map(|n| NewJob::new(JobId::from_parts(0, n), spec.clone())).collect();

@@ -29,7 +29,7 @@ const IN_ENDED: i64 = 8;
 /// What a job is, after its place and its row.
 macro_rules! job {
     () => {
-        "j.id,j.queue,j.lane,j.grp,j.priority,j.flags,j.attempts_max,j.stalls_max,j.created_at,j.fingerprint,j.dedup"
+        "j.id,j.queue,j.lane,j.grp,j.priority,j.flags,j.attempts_max,j.stalls_max,j.created_at,j.fingerprint,j.dedup,j.run"
     };
 }
 
@@ -79,48 +79,48 @@ pub(super) const SELECT_READY: &str = concat!(
      WHERE r.lane=?1 AND r.grp=?2 AND r.ord>?3 ORDER BY r.ord LIMIT ?4"
 );
 /// The first column behind the record in [`SELECT_READY`].
-pub(super) const BEHIND_READY: usize = 21;
+pub(super) const BEHIND_READY: usize = 22;
 
 pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
-    let found: i64 = row.get(13)?;
+    let found: i64 = row.get(14)?;
     if found.count_ones() != 1 {
         return Err(unfit("it is not in exactly one state"));
     }
     let flags: i64 = row.get(7)?;
-    let last_token: Option<Col<Token>> = row.get(19)?;
-    let last_state: Option<Col<State>> = row.get(20)?;
+    let last_token: Option<Col<Token>> = row.get(20)?;
+    let last_state: Option<Col<State>> = row.get(21)?;
     let time =
         |at: usize| -> rusqlite::Result<Option<Timestamp>> { Ok(row.get::<_, Option<Col<_>>>(at)?.map(|at| at.0)) };
     let mut life = Life {
         state: State::Ready,
         due_at: None,
-        attempt: row.get(14)?,
+        attempt: row.get(15)?,
         attempts_max: row.get(8)?,
-        stalls: row.get(15)?,
+        stalls: row.get(16)?,
         stalls_max: row.get(9)?,
-        retries: row.get(16)?,
+        retries: row.get(17)?,
         held: None,
         cancel_requested: flags & CANCEL != 0,
         last_report: last_token.zip(last_state).map(|(Col(token), Col(state))| LastReport { token, state }),
-        claimed_at: time(18)?,
+        claimed_at: time(19)?,
         finished_at: None,
     };
     let remove_at = match found {
         IN_SCHEDULED => {
             life.state = State::Scheduled;
-            life.due_at = Some(row.get::<_, Col<Timestamp>>(21)?.0).filter(|at| at.as_ms() != HELD);
+            life.due_at = Some(row.get::<_, Col<Timestamp>>(22)?.0).filter(|at| at.as_ms() != HELD);
             None
         }
         IN_ACTIVE => {
-            let (Name(worker), Col(token)): (Name<WorkerId>, Col<Token>) = (row.get(22)?, row.get(23)?);
+            let (Name(worker), Col(token)): (Name<WorkerId>, Col<Token>) = (row.get(23)?, row.get(24)?);
             life.state = State::Active;
-            life.held = Some(Held { token, worker, expires_at: row.get::<_, Col<_>>(24)?.0 });
+            life.held = Some(Held { token, worker, expires_at: row.get::<_, Col<_>>(25)?.0 });
             None
         }
         IN_ENDED => {
-            life.state = ended_state(row.get::<_, Col<State>>(25)?.0)?;
-            life.finished_at = Some(row.get::<_, Col<_>>(26)?.0);
-            time(27)?
+            life.state = ended_state(row.get::<_, Col<State>>(26)?.0)?;
+            life.finished_at = Some(row.get::<_, Col<_>>(27)?.0);
+            time(28)?
         }
         _ => None,
     };
@@ -137,12 +137,13 @@ pub(super) fn read(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
         ord: Ord64(row.get(0)?),
         life,
         created_at: row.get::<_, Col<_>>(10)?.0,
-        ready_at: row.get::<_, Col<_>>(17)?.0,
+        ready_at: row.get::<_, Col<_>>(18)?.0,
         remove_at,
         fingerprint: row.get::<_, Col<u64>>(11)?.0,
         dedup: row.get(12)?,
         keeps_itself: flags & KEEPS_ITSELF != 0,
         quarantined: flags & QUARANTINED != 0,
+        run: row.get::<_, Option<Col<_>>>(13)?.map(|run| run.0),
     })
 }
 
@@ -161,14 +162,14 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
     }
     let number = |at: usize| get::<Col<u64>>(row, at).map(|number| number.0);
     let place = number(1).unwrap_or(0);
-    let found: i64 = get(row, 13).unwrap_or(0);
+    let found: i64 = get(row, 14).unwrap_or(0);
     let state = match () {
         () if found & IN_READY != 0 => State::Ready,
         () if found & IN_ACTIVE != 0 => State::Active,
         () if found & IN_SCHEDULED != 0 => State::Scheduled,
         // What it was last reported to be says it, too, unless nobody reported it.
         () if found & IN_ENDED != 0 => {
-            let ends = [25, 20].into_iter().filter_map(|at| get::<Col<State>>(row, at)).map(|state| state.0);
+            let ends = [26, 21].into_iter().filter_map(|at| get::<Col<State>>(row, at)).map(|state| state.0);
             ends.into_iter().find(|state| state.is_terminal()).unwrap_or(State::Failed)
         }
         // A ready job is the one that loses its place most easily.
@@ -181,13 +182,13 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
         // An id that cannot be read gets one by which the row can be named and removed.
         id: get::<Col<JobId>>(row, 2).map_or(JobId::from_parts(NAMELESS, u128::from(place)), |id| id.0),
         queue: QueueId(number(3).unwrap_or(0)),
-        lane: LaneId(number(28).or(number(4)).unwrap_or(0)),
-        group: number(29).or(number(5)).map(GroupId),
+        lane: LaneId(number(29).or(number(4)).unwrap_or(0)),
+        group: number(30).or(number(5)).map(GroupId),
         grouped: flags & GROUPED != 0,
         priority: get(row, 6).unwrap_or(0),
         lifo: false,
         ord: Ord64(get(row, 0).unwrap_or(0)),
-        life: Life { state, attempt: get(row, 14).unwrap_or(0), ..life },
+        life: Life { state, attempt: get(row, 15).unwrap_or(0), ..life },
         created_at: get::<Col<_>>(row, 10).map_or(Timestamp::from_ms(0), |at| at.0),
         ready_at: Timestamp::from_ms(0),
         remove_at: None,
@@ -195,6 +196,7 @@ pub(super) fn salvage(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
         dedup: get(row, 12),
         keeps_itself: false,
         quarantined: false,
+        run: get::<Col<_>>(row, 13).map(|run| run.0),
     })
 }
 

@@ -132,6 +132,7 @@ fn assemble(record: &Record, of: (QueueName, Kind, Labels), stored: Stored, byte
         keep_for: rest.keep_for.unwrap_or_default(),
         metadata: rest.metadata,
         trace: rest.trace,
+        run: record.run,
     }
 }
 

@@ -45,6 +45,13 @@ ops! {
     Schedules = "schedules",
     DueSchedules = "due_schedules",
     Fire = "fire",
+    CreateRuns = "create_runs",
+    ClaimRuns = "claim_runs",
+    CommitRuns = "commit_runs",
+    SendToRuns = "send_to_runs",
+    ReadRuns = "read_runs",
+    ListRuns = "list_runs",
+    RemoveRuns = "remove_runs",
     ReadFeed = "read_feed",
     Info = "info",
     Now = "now",
@@ -68,6 +75,8 @@ pub(super) fn error_name(error: &Error) -> &'static str {
         Error::Duplicate { .. } => "duplicate",
         Error::KeyTaken { .. } => "key_taken",
         Error::Limit { .. } => "limit",
+        Error::RunTaken { .. } => "run_taken",
+        Error::RunRefused { .. } => "run_refused",
         _ => "other",
     }
 }

@@ -1,22 +1,23 @@
 //! The decorator: every method of the contract, counted, timed and traced, and otherwise left as it is.
 
-use super::meters::{Live, Meters, Stopwatch};
+use super::meters::{Asked, Live, Meters, Stopwatch};
 use super::op::{Op, error_name};
 use async_trait::async_trait;
 use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
 use windlass_core::Result;
-use windlass_core::id::JobId;
-use windlass_core::job::{Job, Lease};
+use windlass_core::id::{JobId, RunId};
+use windlass_core::job::{Job, Lease, NewJob};
 use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{
     Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
+    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
+    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
+    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 
@@ -63,6 +64,24 @@ struct Asking<'a> {
     op: Op,
     items: usize,
     live: Option<&'a Live>,
+}
+
+/// The jobs that a step of a run asks for.
+struct Steps<'l> {
+    live: &'l Live,
+    asked: Asked,
+    jobs: u32,
+}
+
+impl<'l> Steps<'l> {
+    fn of(live: &'l Arc<Live>, jobs: &[NewJob]) -> Self {
+        Self { live, asked: live.asked(jobs), jobs: u32::try_from(jobs.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// The step was made.
+    fn made(&self) {
+        self.live.fired(&self.asked, self.jobs);
+    }
 }
 
 impl fmt::Debug for Observed {
@@ -252,6 +271,54 @@ impl ScheduleStore for Observed {
             live.fired(&asked, *jobs);
         }
         answer
+    }
+}
+
+#[async_trait]
+impl RunStore for Observed {
+    async fn create_runs(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
+        let live = self.meters.current();
+        let asked: Vec<_> =
+            live.iter().flat_map(|live| runs.iter().map(|run| Steps::of(live, &run.step.jobs))).collect();
+        let asking = Asking { op: Op::CreateRuns, items: runs.len(), live: live.as_deref() };
+        let answers = self.call(asking, self.inner.create_runs(runs)).await?;
+        for (asked, _) in asked.iter().zip(&answers).filter(|(_, answer)| **answer == Ok(RunCreated::Created)) {
+            asked.made();
+        }
+        Ok(answers)
+    }
+
+    async fn claim_runs(&self, request: RunClaim) -> Result<RunsClaimed> {
+        self.plain(Op::ClaimRuns, request.max as usize, self.inner.claim_runs(request)).await
+    }
+
+    async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
+        let live = self.meters.current();
+        let steps = |live| commits.iter().map(move |commit| Steps::of(live, &commit.step.jobs));
+        let asked: Vec<_> = live.iter().flat_map(steps).collect();
+        let asking = Asking { op: Op::CommitRuns, items: commits.len(), live: live.as_deref() };
+        let answers = self.call(asking, self.inner.commit_runs(commits)).await?;
+        let made = |answer: &Result<RunCommitted>| answer.as_ref().is_ok_and(|committed| !committed.repeated);
+        for (asked, _) in asked.iter().zip(&answers).filter(|(_, answer)| made(answer)) {
+            asked.made();
+        }
+        Ok(answers)
+    }
+
+    async fn send_to_runs(&self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>> {
+        self.plain(Op::SendToRuns, messages.len(), self.inner.send_to_runs(messages)).await
+    }
+
+    async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
+        self.plain(Op::ReadRuns, reads.len(), self.inner.read_runs(reads)).await
+    }
+
+    async fn list_runs(&self, request: RunList) -> Result<RunPage> {
+        self.plain(Op::ListRuns, request.limit as usize, self.inner.list_runs(request)).await
+    }
+
+    async fn remove_runs(&self, runs: Vec<RunId>) -> Result<Vec<Result<()>>> {
+        self.plain(Op::RemoveRuns, runs.len(), self.inner.remove_runs(runs)).await
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
-use windlass_core::id::JobId;
+use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Job, Lease, NewJob};
 use windlass_core::memory::MemoryStore;
 use windlass_core::name::{ScheduleName, WorkerId};
@@ -14,9 +14,10 @@ use windlass_core::schedule::Schedule;
 use windlass_core::store::{
     Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, QueueStatus, RenewRequest,
-    Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept,
-    WaitFor, WorkerRegistry, WorkerStatus,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
+    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
+    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
+    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -217,6 +218,15 @@ contract! {
         schedules() -> Vec<Schedule>, inner.schedules;
         due_schedules(max: u32) -> Vec<DueSchedule>, inner.due_schedules;
         fire(fire: Fire) -> FireOutcome, fire_noted;
+    }
+    RunStore {
+        create_runs(runs: Vec<NewRun>) -> Vec<Result<RunCreated>>, inner.create_runs;
+        claim_runs(request: RunClaim) -> RunsClaimed, inner.claim_runs;
+        commit_runs(commits: Vec<RunCommit>) -> Vec<Result<RunCommitted>>, inner.commit_runs;
+        send_to_runs(messages: Vec<RunMessage>) -> Vec<Result<()>>, inner.send_to_runs;
+        read_runs(reads: Vec<RunRead>) -> Vec<Option<RunView>>, inner.read_runs;
+        list_runs(request: RunList) -> RunPage, inner.list_runs;
+        remove_runs(runs: Vec<RunId>) -> Vec<Result<()>>, inner.remove_runs;
     }
     Feed {
         read_feed(request: FeedRequest) -> FeedPage, inner.read_feed;

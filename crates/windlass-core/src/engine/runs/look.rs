@@ -1,0 +1,128 @@
+//! Looking runs up, listing and removing them.
+
+use super::super::Step;
+use super::super::cursor::Cursor;
+use super::super::rows::RunRow;
+use super::super::tables::{RunWalk, Tables};
+use crate::error::{Error, Result};
+use crate::id::RunId;
+use crate::job::State;
+use crate::name::Kind;
+use crate::store::{FeedEvent, ListOrder, Run, RunChange, RunList, RunPage, RunRead, RunState, RunView, check_batch};
+use crate::time::Timestamp;
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`RunStore::read_runs`](crate::store::RunStore::read_runs).
+    pub fn read_runs(&mut self, reads: &[RunRead]) -> Result<Vec<Option<RunView>>> {
+        reads.iter().map(|read| self.read_run(read)).collect()
+    }
+
+    fn read_run(&mut self, read: &RunRead) -> Result<Option<RunView>> {
+        check_batch(read.history_max as usize)?;
+        let run = match self.tables.run(read.run) {
+            Ok(None) => return Ok(None),
+            Ok(Some(row)) => view(row),
+            Err(Error::Corrupt { what }) => damaged(read.run, what)?,
+            Err(error) => return Err(error),
+        };
+        let definition = if read.definition { self.tables.run_definition(read.run)? } else { None };
+        let input = if read.input { self.tables.run_input(read.run)? } else { None };
+        let history = match read.history_max {
+            0 => Vec::new(),
+            max => self.tables.history(read.run, read.history_from, max as usize)?,
+        };
+        Ok(Some(RunView { run, definition, input, history }))
+    }
+
+    /// See [`RunStore::list_runs`](crate::store::RunStore::list_runs).
+    pub fn list_runs(&mut self, request: &RunList) -> Result<RunPage> {
+        request.check()?;
+        let question = format!("runs {:?} {:?}", request.state, request.order);
+        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        let descending = request.order == ListOrder::Descending;
+        let (after, limit) = (cursor.map(|cursor| cursor.queue), request.limit as usize);
+        let found = self.tables.runs(RunWalk { state: request.state, descending, after, limit: limit + 1 })?;
+        let more = found.len() > limit;
+        let mut page = RunPage::default();
+        for (seq, id) in found.into_iter().take(limit) {
+            let run = match self.tables.run(id) {
+                Ok(Some(row)) => view(row),
+                Ok(None) => damaged(id, "it is not there".to_owned())?,
+                Err(Error::Corrupt { what }) => damaged(id, what)?,
+                Err(error) => return Err(error),
+            };
+            page.runs.push(run);
+            if more {
+                page.cursor = Some(Cursor { queue: seq, state: State::Scheduled, position: None }.encode(&question));
+            }
+        }
+        Ok(page)
+    }
+
+    /// See [`RunStore::remove_runs`](crate::store::RunStore::remove_runs).
+    pub fn remove_runs(&mut self, runs: &[RunId]) -> Result<Vec<Result<()>>> {
+        Ok(runs.iter().map(|run| self.remove_run(*run)).collect())
+    }
+
+    pub(in super::super) fn remove_run(&mut self, id: RunId) -> Result<()> {
+        let history_len = match self.wanted_run(id) {
+            Ok(row) if !row.rests() => {
+                return Err(Error::RunRefused { run: id, why: "has not ended; cancel it first".to_owned() });
+            }
+            Ok(row) => row.history_len,
+            Err(Error::Corrupt { .. }) => 0,
+            Err(error) => return Err(error),
+        };
+        self.events.push(FeedEvent::Run(RunChange { run: id, state: None, history_len }));
+        self.tables.remove_run(id)
+    }
+
+    /// Removes runs that were kept long enough.
+    pub(in super::super) fn prune_runs(&mut self, max: usize) -> Result<usize> {
+        let runs = self.tables.removable_runs(self.now, max)?;
+        for run in &runs {
+            self.remove_run(*run)?;
+        }
+        Ok(runs.len())
+    }
+}
+
+fn view(row: RunRow) -> Run {
+    Run {
+        id: row.id,
+        kind: row.kind,
+        name: row.name,
+        state: row.state,
+        stuck: row.stuck,
+        summary: row.summary,
+        history_len: row.history_len,
+        inbox_len: row.inbox_next.saturating_sub(row.inbox_first),
+        engine: row.held.map(|held| held.worker),
+        wake_at: row.wake_at,
+        created_at: row.created_at,
+        changed_at: row.changed_at,
+        finished_at: row.finished_at,
+        damaged: None,
+    }
+}
+
+/// What is shown of a run that cannot be read.
+fn damaged(id: RunId, what: String) -> Result<Run> {
+    let zero = Timestamp::from_ms(0);
+    Ok(Run {
+        id,
+        kind: Kind::new("?")?,
+        name: "?".to_owned(),
+        state: RunState::Running,
+        stuck: None,
+        summary: String::new(),
+        history_len: 0,
+        inbox_len: 0,
+        engine: None,
+        wake_at: None,
+        created_at: zero,
+        changed_at: zero,
+        finished_at: None,
+        damaged: Some(what),
+    })
+}

@@ -1,0 +1,304 @@
+//! Runs: created, claimed, changed by fenced steps.
+
+mod inbox;
+mod look;
+
+use super::Step;
+use super::enqueue::Prepared;
+use super::rows::RunRow;
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::id::{RunId, Token};
+use crate::job::Held;
+use crate::store::{
+    ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim, RunCommit,
+    RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunsClaimed, check_batch,
+};
+
+/// Outputs and messages that one claim hands out of one inbox, in bytes; one item always.
+const INBOX_BYTES: usize = 4 << 20;
+
+/// A run that was checked and whose hashes are known.
+#[derive(Clone, Debug)]
+pub struct PreparedRun {
+    run: NewRun,
+    fingerprint: u64,
+    definition_hash: [u8; 16],
+}
+
+impl PreparedRun {
+    /// Checks a whole call; a run that is refused keeps its place.
+    pub fn batch(runs: Vec<NewRun>) -> Result<Vec<Result<Self>>> {
+        check_batch(runs.len())?;
+        let prepare = |run: NewRun| {
+            run.check()?;
+            Ok(Self { fingerprint: run.fingerprint(), definition_hash: run.definition_hash(), run })
+        };
+        Ok(runs.into_iter().map(prepare).collect())
+    }
+}
+
+impl<T: Tables> Step<'_, T> {
+    /// See [`RunStore::create_runs`](crate::store::RunStore::create_runs).
+    pub fn create_runs(&mut self, runs: Vec<Result<PreparedRun>>) -> Result<Vec<Result<RunCreated>>> {
+        Ok(runs.into_iter().map(|run| run.and_then(|run| self.create_run(run))).collect())
+    }
+
+    fn create_run(&mut self, prepared: PreparedRun) -> Result<RunCreated> {
+        let PreparedRun { run, fingerprint, definition_hash } = prepared;
+        let NewRun { id, kind, name, definition, input, keep_ms, step } = run;
+        match self.tables.run(id) {
+            Ok(Some(known)) if known.fingerprint == fingerprint => return Ok(RunCreated::Existing),
+            Ok(Some(_)) | Err(Error::Corrupt { .. }) => return Err(Error::RunTaken { run: id }),
+            Ok(None) => {}
+            Err(error) => return Err(error),
+        }
+        let jobs = self.jobs_of(&step)?;
+        let row = RunRow {
+            id,
+            seq: self.tables.next_seq()?,
+            kind,
+            name,
+            definition_hash,
+            fingerprint,
+            state: RunState::Running,
+            stuck: None,
+            summary: String::new(),
+            history_len: 0,
+            inbox_first: 0,
+            inbox_next: 0,
+            held: None,
+            last_token: None,
+            ready: None,
+            wake_at: None,
+            created_at: self.now,
+            changed_at: self.now,
+            finished_at: None,
+            keep_ms: keep_ms.unwrap_or(RUN_KEPT_MS),
+        };
+        self.tables.put_run(None, &row)?;
+        self.tables.put_run_texts(id, definition, input)?;
+        self.make_step(id, step, jobs, |_, _| {})?;
+        Ok(RunCreated::Created)
+    }
+
+    /// The jobs of a step, if all of them can be enqueued.
+    fn jobs_of(&mut self, step: &RunStep) -> Result<Vec<Prepared>> {
+        let jobs = Prepared::batch(step.jobs.clone())?;
+        if let Some(refused) = self.verdicts(&jobs).into_iter().find_map(Result::err) {
+            return Err(refused);
+        }
+        jobs.into_iter().collect()
+    }
+
+    /// Applies what was decided. Nothing may be refused here any more. `settle` says what becomes of the lease.
+    fn make_step(
+        &mut self,
+        id: RunId,
+        step: RunStep,
+        jobs: Vec<Prepared>,
+        settle: impl FnOnce(&mut Self, &mut RunRow),
+    ) -> Result<u64> {
+        for job in step.cancel {
+            let cancelled = self.wanted(job).and_then(|record| match record.run == Some(id) && !record.quarantined {
+                true => self.change_record(&record, ChangeOp::Cancel).map(drop),
+                false => Ok(()),
+            });
+            match cancelled {
+                Ok(()) | Err(Error::NotFound { .. } | Error::IllegalTransition { .. } | Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for job in jobs {
+            self.enqueue_one(job)?;
+        }
+        for message in step.messages {
+            match self.send_to_run(message) {
+                Ok(()) | Err(Error::NotFound { .. } | Error::RunRefused { .. } | Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // Only now: whatever was cancelled has left word in the inbox.
+        let before = self.wanted_run(id)?;
+        let mut row = before.clone();
+        let added = step.history.len() as u64;
+        self.tables.append_history(id, row.history_len, step.history)?;
+        row.history_len += added;
+        row.state = step.state;
+        row.stuck = step.stuck;
+        row.summary = step.summary;
+        row.wake_at = step.wake.map(|due| due.resolve(self.now));
+        if row.state.is_terminal() {
+            row.finished_at = Some(self.now);
+            row.wake_at = None;
+        }
+        settle(self, &mut row);
+        if row.state.is_terminal() {
+            self.tables.trim_inbox(id, row.inbox_first, row.inbox_next)?;
+            row.inbox_first = row.inbox_next;
+        }
+        self.put_run(&before, row)
+    }
+
+    /// Writes a run, gives it its place among those that have something to do, and tells of it. Answers the length of its
+    /// history.
+    fn put_run(&mut self, before: &RunRow, mut row: RunRow) -> Result<u64> {
+        row.changed_at = self.now;
+        let due = row.wake_at.is_some_and(|at| at <= self.now);
+        let wanted = row.held.is_none() && !row.rests() && (row.inbox_first < row.inbox_next || due);
+        if !wanted {
+            row.ready = None;
+        } else if row.ready.is_none() {
+            row.ready = Some(self.tables.next_seq()?);
+            self.effects.runs = true;
+        }
+        let change = RunChange { run: row.id, state: Some(row.state), history_len: row.history_len };
+        if before.history_len != row.history_len || before.state != row.state || before.stuck != row.stuck {
+            self.events.push(FeedEvent::Run(change));
+        }
+        self.tables.put_run(Some(before), &row)?;
+        Ok(row.history_len)
+    }
+
+    /// The run of this id, or `NotFound`.
+    fn wanted_run(&mut self, id: RunId) -> Result<RunRow> {
+        self.tables.run(id)?.ok_or_else(|| Error::not_found(format!("the run {id}")))
+    }
+
+    /// See [`RunStore::commit_runs`](crate::store::RunStore::commit_runs).
+    pub fn commit_runs(&mut self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
+        Ok(commits.into_iter().map(|commit| self.commit_run(commit)).collect())
+    }
+
+    fn commit_run(&mut self, commit: RunCommit) -> Result<RunCommitted> {
+        commit.check()?;
+        let RunCommit { lease, history_len, inbox_to, keep_ms, step } = commit;
+        let row = self.wanted_run(lease.run)?;
+        let repeated = RunCommitted { history_len: row.history_len, repeated: true };
+        let Some(held) = row.held.filter(|held| held.token == lease.token) else {
+            return if row.last_token == Some(lease.token) { Ok(repeated) } else { Err(Error::LeaseLost) };
+        };
+        if row.history_len != history_len {
+            let made = row.history_len == history_len + step.history.len() as u64;
+            return if made { Ok(repeated) } else { Err(Error::LeaseLost) };
+        }
+        if inbox_to > row.inbox_next {
+            return Err(Error::invalid("inbox_to", "is beyond the inbox; give that of the claim"));
+        }
+        let jobs = self.jobs_of(&step)?;
+        self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
+        let history_len = self.make_step(lease.run, step, jobs, |step, row| {
+            row.inbox_first = row.inbox_first.max(inbox_to);
+            match keep_ms {
+                Some(ms) => row.held = Some(Held { expires_at: step.now.plus_ms(ms), ..held }),
+                None => {
+                    row.held = None;
+                    row.last_token = Some(lease.token);
+                }
+            }
+        })?;
+        Ok(RunCommitted { history_len, repeated: false })
+    }
+
+    /// The answer to a claim that finds nothing, found by looking alone; `None` when there may be something.
+    pub(super) fn no_runs(&mut self, claim: &RunClaim) -> Result<Option<RunsClaimed>> {
+        if claim.run.is_some() || !self.tables.waking_runs(self.now, 1)?.is_empty() {
+            return Ok(None);
+        }
+        for kind in &claim.kinds {
+            if !self.tables.ready_runs(kind, 1)?.is_empty() {
+                return Ok(None);
+            }
+        }
+        let next_at = self.tables.next_run_wake()?;
+        Ok(Some(RunsClaimed { now: self.now, next_at, ..RunsClaimed::default() }))
+    }
+
+    /// See [`RunStore::claim_runs`](crate::store::RunStore::claim_runs).
+    pub fn claim_runs(&mut self, claim: &RunClaim) -> Result<RunsClaimed> {
+        let mut runs = Vec::new();
+        if let Some(id) = claim.run {
+            let row = self.wanted_run(id)?;
+            let free = row.held.as_ref().is_none_or(|held| held.expires_at <= self.now);
+            if free && !row.rests() && claim.kinds.contains(&row.kind) {
+                runs.push(self.hold_run(row, claim)?);
+            }
+            return Ok(RunsClaimed { runs, now: self.now, ..RunsClaimed::default() });
+        }
+        let max = claim.max as usize;
+        self.wake_runs(max)?;
+        for kind in &claim.kinds {
+            for id in self.tables.ready_runs(kind, max - runs.len())? {
+                match self.wanted_run(id) {
+                    Ok(row) => runs.push(self.hold_run(row, claim)?),
+                    // It is shown by listings; nobody can do more about it.
+                    Err(Error::Corrupt { .. } | Error::NotFound { .. }) => self.tables.set_run_aside(id)?,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(RunsClaimed { runs, now: self.now, next_at: self.tables.next_run_wake()?, ..RunsClaimed::default() })
+    }
+
+    /// Puts runs whose time has come, or whose engine vanished, where they are claimed.
+    fn wake_runs(&mut self, max: usize) -> Result<()> {
+        for id in self.tables.waking_runs(self.now, max)? {
+            let before = match self.wanted_run(id) {
+                Ok(row) => row,
+                Err(Error::Corrupt { .. } | Error::NotFound { .. }) => {
+                    self.tables.set_run_aside(id)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let row = RunRow { held: None, ready: Some(self.tables.next_seq()?), ..before.clone() };
+            self.effects.runs = true;
+            self.tables.put_run(Some(&before), &row)?;
+        }
+        Ok(())
+    }
+
+    fn hold_run(&mut self, before: RunRow, claim: &RunClaim) -> Result<ClaimedRun> {
+        let token = Token::from_bits(self.random.next_u64());
+        let expires_at = self.now.plus_ms(claim.lease_ms);
+        let held = Held { token, worker: claim.engine.clone(), expires_at };
+        let row = RunRow { held: Some(held), ready: None, ..before.clone() };
+        self.tables.put_run(Some(&before), &row)?;
+        let (mut inbox, mut bytes, mut inbox_to) = (Vec::new(), 0, row.inbox_first);
+        for (number, item) in self.tables.inbox(row.id, row.inbox_first, INBOX_ITEMS_MAX)? {
+            bytes += weight(&item);
+            if bytes > INBOX_BYTES && !inbox.is_empty() {
+                break;
+            }
+            inbox.push(item);
+            inbox_to = number + 1;
+        }
+        if inbox.len() < INBOX_ITEMS_MAX && bytes <= INBOX_BYTES {
+            // Whatever else there is cannot be read.
+            inbox_to = row.inbox_next;
+        }
+        Ok(ClaimedRun {
+            lease: RunLease { run: row.id, token },
+            expires_at,
+            kind: row.kind,
+            name: row.name,
+            definition_hash: row.definition_hash,
+            created_at: row.created_at,
+            history_len: row.history_len,
+            inbox,
+            inbox_to,
+            woken: row.wake_at.is_some_and(|at| at <= self.now),
+        })
+    }
+}
+
+/// About how many bytes an item takes.
+fn weight(item: &RunItem) -> usize {
+    match item {
+        RunItem::Message { body, .. } => body.len(),
+        RunItem::JobEnded(end) => {
+            let outputs: usize = end.outputs.iter().map(|(key, value)| key.len() + value.len()).sum();
+            outputs + end.error.as_ref().map_or(0, String::len)
+        }
+    }
+}

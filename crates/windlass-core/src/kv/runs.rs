@@ -1,0 +1,183 @@
+//! Runs.
+
+use super::codec::decode;
+use super::db::Db;
+use super::keys::{Key, Parts, Table};
+use super::{OrderedKv, keys};
+use crate::engine::{RunRow, RunWalk};
+use crate::error::Result;
+use crate::id::RunId;
+use crate::name::Kind;
+use crate::store::RunItem;
+use crate::time::Timestamp;
+use bytes::Bytes;
+
+pub(super) fn get(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<Option<RunRow>> {
+    db.get(&keys::run(id))
+}
+
+/// The places of a run in the indexes.
+fn places(row: &RunRow) -> Vec<Key> {
+    let (id, seq) = (row.id, row.seq);
+    let ready = row.ready.map(|place| keys::run_ready(row.kind.clone(), place, id));
+    let look = row.look_at().map(|at| keys::run_look(at, id));
+    let removable = row.remove_at().map(|at| keys::run_removable(at, id));
+    let listed = [keys::run_seq(seq, id), keys::run_state(row.state, seq, id)];
+    ready.into_iter().chain(look).chain(removable).chain(listed).collect()
+}
+
+pub(super) fn put(db: &mut Db<impl OrderedKv>, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
+    let old = before.map_or_else(Vec::new, places);
+    let new = places(after);
+    for place in old.iter().filter(|place| !new.contains(place)) {
+        db.delete(place)?;
+    }
+    for place in new.iter().filter(|place| !old.contains(place)) {
+        db.put(place, &())?;
+    }
+    db.put(&keys::run(after.id), after)
+}
+
+/// The tables by which runs are claimed, and how to find a run in them.
+fn claimed_by(key: &[u8]) -> Result<RunId> {
+    if let Ok(mut parts) = Parts::of(Table::RunReady, key) {
+        parts.take::<Kind>()?;
+        parts.take::<u64>()?;
+        return parts.take();
+    }
+    let mut parts = Parts::of(Table::RunLook, key)?;
+    parts.take::<Timestamp>()?;
+    parts.take()
+}
+
+/// Its own record does not say where it stands, so all of them are looked through; that happens once.
+pub(super) fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
+    for range in [keys::runs_ready().under(), keys::runs_look().under()] {
+        for (key, _) in db.all(range)? {
+            if claimed_by(&key)? == id {
+                db.delete_bytes(&key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn remove(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
+    match get(db, id) {
+        Ok(Some(row)) => {
+            for place in places(&row) {
+                db.delete(&place)?;
+            }
+        }
+        Ok(None) => {}
+        Err(crate::error::Error::Corrupt { .. }) => forget_places(db, id)?,
+        Err(error) => return Err(error),
+    }
+    for part in [keys::run_definition(id), keys::run_input(id), keys::run(id)] {
+        db.delete(&part)?;
+    }
+    db.clear(keys::run_history(id).under())?;
+    db.clear(keys::run_inbox(id).under())
+}
+
+/// Looks through all indexes for a run that cannot say where it stands.
+fn forget_places(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
+    set_aside(db, id)?;
+    for (key, _) in db.all(keys::runs_by_seq().under())? {
+        let mut parts = Parts::of(Table::RunSeq, &key)?;
+        let seq: u64 = parts.take()?;
+        if parts.take::<RunId>()? == id {
+            db.delete_bytes(&key)?;
+            for state in crate::store::RunState::ALL {
+                db.delete(&keys::run_state(state, seq, id))?;
+            }
+        }
+    }
+    for (key, _) in db.all(keys::runs_removable().under())? {
+        let mut parts = Parts::of(Table::RunRemovable, &key)?;
+        parts.take::<Timestamp>()?;
+        if parts.take::<RunId>()? == id {
+            db.delete_bytes(&key)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn append_history(db: &mut Db<impl OrderedKv>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
+    for (number, entry) in (first..).zip(entries) {
+        db.put(&keys::run_event(id, number), entry)?;
+    }
+    Ok(())
+}
+
+pub(super) fn history(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+    let range = keys::run_history(id).under().from(&keys::run_event(id, from));
+    db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
+}
+
+pub(super) fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+    let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
+    let mut items = Vec::new();
+    for (key, value) in db.some(range, limit)? {
+        let mut parts = Parts::of(Table::RunInbox, &key)?;
+        parts.take::<RunId>()?;
+        let number = parts.take()?;
+        if let Ok(item) = decode(&value) {
+            items.push((number, item));
+        }
+    }
+    Ok(items)
+}
+
+pub(super) fn trim_inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, to: u64) -> Result<()> {
+    (from..to).try_for_each(|number| db.delete(&keys::run_item(id, number)))
+}
+
+pub(super) fn ready(db: &mut Db<impl OrderedKv>, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
+    db.some(keys::runs_ready_of(kind.clone()).under(), limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
+}
+
+pub(super) fn waking(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+    let looks = keys::runs_look().under().through(&keys::runs_look_at(until));
+    db.some(looks, limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
+}
+
+pub(super) fn next_wake(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
+    let first = db.first(keys::runs_look().under())?;
+    first.map(|(key, _)| Parts::of(Table::RunLook, &key)?.take()).transpose()
+}
+
+pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+    let range = keys::runs_removable().under().through(&keys::runs_removable_at(until));
+    let id = |key: &[u8]| {
+        let mut parts = Parts::of(Table::RunRemovable, key)?;
+        parts.take::<Timestamp>()?;
+        parts.take()
+    };
+    db.some(range, limit)?.iter().map(|(key, _)| id(key)).collect()
+}
+
+pub(super) fn walk(db: &mut Db<impl OrderedKv>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
+    let (all, table) = match walk.state {
+        None => (keys::runs_by_seq(), Table::RunSeq),
+        Some(state) => (keys::runs_in_state(state), Table::RunState),
+    };
+    let place = |seq| match walk.state {
+        None => keys::runs_at_seq(seq),
+        Some(state) => keys::runs_at_state(state, seq),
+    };
+    let range = match walk.after {
+        None => all.under(),
+        Some(after) if walk.descending => all.under().below(&place(after)),
+        Some(after) => all.under().from(&place(after.saturating_add(1))),
+    };
+    let range = if walk.descending { range.backwards() } else { range };
+    let entry = |key: &[u8]| {
+        let mut parts = Parts::of(table, key)?;
+        if walk.state.is_some() {
+            parts.take::<crate::store::RunState>()?;
+        }
+        Ok((parts.take()?, parts.take()?))
+    };
+    db.some(range, walk.limit)?.iter().map(|(key, _)| entry(key)).collect()
+}

@@ -1,0 +1,150 @@
+//! Runs of the memory store.
+
+use crate::engine::{RunRow, RunWalk};
+use crate::id::RunId;
+use crate::name::Kind;
+use crate::store::{RunItem, RunState};
+use crate::time::Timestamp;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+#[derive(Debug, Default)]
+struct Texts {
+    definition: Bytes,
+    input: Bytes,
+    history: Vec<Bytes>,
+    inbox: BTreeMap<u64, RunItem>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    rows: HashMap<RunId, RunRow>,
+    texts: HashMap<RunId, Texts>,
+    ready: BTreeSet<(Kind, u64, RunId)>,
+    looks: BTreeSet<(Timestamp, RunId)>,
+    all: BTreeMap<u64, RunId>,
+    states: BTreeSet<(RunState, u64, RunId)>,
+    removable: BTreeSet<(Timestamp, RunId)>,
+}
+
+impl Runs {
+    pub(super) fn get(&self, id: RunId) -> Option<RunRow> {
+        self.rows.get(&id).cloned()
+    }
+
+    fn index(&mut self, row: &RunRow, add: bool) {
+        fn set<T: Ord>(set: &mut BTreeSet<T>, entry: Option<T>, add: bool) {
+            match entry {
+                Some(entry) if add => drop(set.insert(entry)),
+                Some(entry) => drop(set.remove(&entry)),
+                None => {}
+            }
+        }
+        let id = row.id;
+        set(&mut self.ready, row.ready.map(|place| (row.kind.clone(), place, id)), add);
+        set(&mut self.looks, row.look_at().map(|at| (at, id)), add);
+        set(&mut self.states, Some((row.state, row.seq, id)), add);
+        set(&mut self.removable, row.remove_at().map(|at| (at, id)), add);
+        if add {
+            self.all.insert(row.seq, id);
+        } else {
+            self.all.remove(&row.seq);
+        }
+    }
+
+    pub(super) fn put(&mut self, before: Option<&RunRow>, after: &RunRow) {
+        if let Some(before) = before {
+            self.index(before, false);
+        }
+        self.index(after, true);
+        self.rows.insert(after.id, after.clone());
+    }
+
+    pub(super) fn remove(&mut self, id: RunId) {
+        if let Some(row) = self.rows.remove(&id) {
+            self.index(&row, false);
+        }
+        self.texts.remove(&id);
+    }
+
+    pub(super) fn put_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) {
+        let texts = self.texts.entry(id).or_default();
+        (texts.definition, texts.input) = (definition, input);
+    }
+
+    pub(super) fn definition(&self, id: RunId) -> Option<Bytes> {
+        self.texts.get(&id).map(|texts| texts.definition.clone())
+    }
+
+    pub(super) fn input(&self, id: RunId) -> Option<Bytes> {
+        self.texts.get(&id).map(|texts| texts.input.clone())
+    }
+
+    pub(super) fn append_history(&mut self, id: RunId, entries: Vec<Bytes>) {
+        self.texts.entry(id).or_default().history.extend(entries);
+    }
+
+    pub(super) fn history(&self, id: RunId, from: u64, limit: usize) -> Vec<Bytes> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        self.texts
+            .get(&id)
+            .map_or_else(Vec::new, |texts| texts.history.iter().skip(from).take(limit).cloned().collect())
+    }
+
+    pub(super) fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) {
+        self.texts.entry(id).or_default().inbox.insert(number, item);
+    }
+
+    pub(super) fn inbox(&self, id: RunId, from: u64, limit: usize) -> Vec<(u64, RunItem)> {
+        self.texts.get(&id).map_or_else(Vec::new, |texts| {
+            texts.inbox.range(from..).take(limit).map(|(number, item)| (*number, item.clone())).collect()
+        })
+    }
+
+    pub(super) fn trim_inbox(&mut self, id: RunId, to: u64) {
+        if let Some(texts) = self.texts.get_mut(&id) {
+            texts.inbox = texts.inbox.split_off(&to);
+        }
+    }
+
+    pub(super) fn ready(&self, kind: &Kind, limit: usize) -> Vec<RunId> {
+        let from = (kind.clone(), 0, RunId::from_parts(0, 0));
+        self.ready.range(from..).take_while(|(of, ..)| of == kind).take(limit).map(|(.., id)| *id).collect()
+    }
+
+    pub(super) fn waking(&self, until: Timestamp, limit: usize) -> Vec<RunId> {
+        self.looks.range(..=(until, RunId::from_parts(u16::MAX, u128::MAX))).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+        self.looks.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn removable(&self, until: Timestamp, limit: usize) -> Vec<RunId> {
+        let end = (until, RunId::from_parts(u16::MAX, u128::MAX));
+        self.removable.range(..=end).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    pub(super) fn walk(&self, walk: RunWalk) -> Vec<(u64, RunId)> {
+        let fits = |seq: &u64| match walk.after {
+            None => true,
+            Some(after) if walk.descending => *seq < after,
+            Some(after) => *seq > after,
+        };
+        let pick = |all: &mut dyn DoubleEndedIterator<Item = (u64, RunId)>| -> Vec<(u64, RunId)> {
+            if walk.descending {
+                all.rev().filter(|(seq, _)| fits(seq)).take(walk.limit).collect()
+            } else {
+                all.filter(|(seq, _)| fits(seq)).take(walk.limit).collect()
+            }
+        };
+        match walk.state {
+            None => pick(&mut self.all.iter().map(|(seq, id)| (*seq, *id))),
+            Some(state) => {
+                let (low, high) = (RunId::from_parts(0, 0), RunId::from_parts(u16::MAX, u128::MAX));
+                let range = self.states.range((state, 0, low)..=(state, u64::MAX, high));
+                pick(&mut range.map(|(_, seq, id)| (*seq, *id)))
+            }
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! Runs: executions of workflows. A run is advanced like a job is worked: claimed under a lease, thought about outside of
+//! the store, and changed in one fenced step.
+//!
+//! The store knows nothing of graphs. It keeps what a run is about (its *definition* and *input*), what it has decided (its
+//! *history*), and what has happened to it and is not yet handled (its *inbox*). The end of a job of the run is put into the
+//! inbox in the very step that ends the job, so that nothing can be forgotten between the two.
+
+use super::changes::check_page;
+use super::queue::{check_batch, check_lease_ms, check_max};
+use crate::error::{Error, Result};
+use crate::id::{JobId, RunId, Token};
+use crate::job::{Due, NewJob, State};
+use crate::name::{Kind, WorkerId};
+use crate::store::{ListOrder, WorkMark};
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The largest definition of a run: 16 MiB.
+pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
+/// The largest input of a run, the largest message to one, and the largest entry of a history: 4 MiB.
+pub const RUN_PART_BYTES_MAX: usize = 4 << 20;
+/// The longest name and the longest summary of a run, in bytes.
+pub const RUN_TEXT_BYTES_MAX: usize = 4_096;
+/// The most items of an inbox that a claim hands out at once.
+pub const INBOX_ITEMS_MAX: usize = 1_000;
+/// How long an ended run is kept when nobody says: 14 days.
+pub const RUN_KEPT_MS: u64 = 14 * 24 * 3_600 * 1_000;
+
+/// Runs, from their creation to their removal.
+#[async_trait]
+pub trait RunStore: Send + Sync + 'static {
+    /// Creates runs, each together with its first step. The same run created again is answered the same way.
+    async fn create_runs(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>>;
+
+    /// Leases runs that have something to do: items in their inbox, a time that has come, or an engine that vanished.
+    async fn claim_runs(&self, request: RunClaim) -> Result<RunsClaimed>;
+
+    /// Changes runs as their engine decided, each in one step, with the current lease only. A repeated commit is recognised.
+    async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>>;
+
+    /// Puts messages into inboxes.
+    async fn send_to_runs(&self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>>;
+
+    /// Looks runs up.
+    async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>>;
+
+    /// One page of runs, by the order of their creation.
+    async fn list_runs(&self, request: RunList) -> Result<RunPage>;
+
+    /// Removes runs that have ended or that are stuck or damaged, with all that is theirs but their jobs.
+    async fn remove_runs(&self, runs: Vec<RunId>) -> Result<Vec<Result<()>>>;
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It goes on.
+    Running,
+    /// It went well.
+    Succeeded,
+    /// It did not.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl RunState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
+
+    /// True when it has ended.
+    pub const fn is_terminal(self) -> bool {
+        !matches!(self, Self::Running)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A run to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRun {
+    /// Its id, made by its creator.
+    pub id: RunId,
+    /// Which engines can advance it.
+    pub kind: Kind,
+    /// What people call it.
+    pub name: String,
+    /// What is run. Runs of the same workflow have the same one.
+    pub definition: Bytes,
+    /// What this run was given.
+    pub input: Bytes,
+    /// How long it is kept when it has ended; [`RUN_KEPT_MS`] when nobody says.
+    pub keep_ms: Option<u64>,
+    /// Its first step.
+    pub step: RunStep,
+}
+
+impl NewRun {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_bytes("definition", self.definition.len(), DEFINITION_BYTES_MAX)?;
+        check_bytes("input", self.input.len(), RUN_PART_BYTES_MAX)?;
+        check_bytes("name", self.name.len(), RUN_TEXT_BYTES_MAX)?;
+        self.step.check(self.id)
+    }
+
+    /// Tells definitions apart.
+    pub fn definition_hash(&self) -> [u8; 16] {
+        half(&blake3::hash(&self.definition))
+    }
+
+    /// Tells two contents under the same id apart. The first step follows from the content, but for the ids of its jobs, which
+    /// are chosen anew by whoever repeats it.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = blake3::Hasher::new();
+        for part in [self.kind.as_str().as_bytes(), self.name.as_bytes(), &self.definition, &self.input] {
+            hash.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        hash.update(&self.keep_ms.unwrap_or(RUN_KEPT_MS).to_le_bytes());
+        u64::from_le_bytes(half(&hash.finalize())[..8].try_into().unwrap_or_default())
+    }
+}
+
+fn half(hash: &blake3::Hash) -> [u8; 16] {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.as_bytes()[..16]);
+    half
+}
+
+fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
+    if len > max {
+        return Err(Error::limit(field, max as u64, len as u64));
+    }
+    Ok(())
+}
+
+/// What an engine decided about a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunStep {
+    /// What is added to the history.
+    pub history: Vec<Bytes>,
+    /// Jobs of the run to enqueue, all or none. They name the run, and have neither a dedup key nor an id of their own
+    /// choosing. A queue's maximum length does not count for them: it holds off new work, and this is work that has begun.
+    pub jobs: Vec<NewJob>,
+    /// Jobs of the run to cancel; those that have ended are left alone.
+    pub cancel: Vec<JobId>,
+    /// Messages to other runs; those that are not there or have ended get none.
+    pub messages: Vec<RunMessage>,
+    /// When the run has something to do even if nothing happens to it.
+    pub wake: Option<Due>,
+    /// Where it stands then.
+    pub state: RunState,
+    /// Why nobody can advance it: it rests until a message opens it again.
+    pub stuck: Option<String>,
+    /// A short text for listings.
+    pub summary: String,
+}
+
+impl RunStep {
+    /// A step that decides nothing.
+    pub fn nothing() -> Self {
+        Self {
+            history: Vec::new(),
+            jobs: Vec::new(),
+            cancel: Vec::new(),
+            messages: Vec::new(),
+            wake: None,
+            state: RunState::Running,
+            stuck: None,
+            summary: String::new(),
+        }
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self, run: RunId) -> Result<()> {
+        check_batch(self.history.len().max(self.jobs.len()).max(self.cancel.len()).max(self.messages.len()))?;
+        check_bytes("summary", self.summary.len(), RUN_TEXT_BYTES_MAX)?;
+        if let Some(stuck) = &self.stuck {
+            check_bytes("stuck", stuck.len(), RUN_TEXT_BYTES_MAX)?;
+        }
+        for entry in &self.history {
+            check_bytes("an entry of the history", entry.len(), RUN_PART_BYTES_MAX)?;
+        }
+        self.wake.map_or(Ok(()), Due::check)?;
+        self.messages.iter().try_for_each(RunMessage::check)?;
+        if self.state.is_terminal() && !self.jobs.is_empty() {
+            return Err(Error::invalid("jobs", "a step that ends its run starts none"));
+        }
+        self.jobs.iter().try_for_each(|job| {
+            if job.spec.run != Some(run) {
+                return Err(Error::invalid("run", format!("a job of a step names its run, which is {run}")));
+            }
+            if job.spec.dedup.is_some() || job.spec.custom_id.is_some() {
+                return Err(Error::invalid("dedup", "a job of a run has neither a dedup key nor a custom id"));
+            }
+            job.check()
+        })
+    }
+}
+
+/// What became of a run to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunCreated {
+    /// It is there now.
+    Created,
+    /// The very same run was there already.
+    Existing,
+}
+
+/// An engine asks for runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunClaim {
+    /// Who asks.
+    pub engine: WorkerId,
+    /// Which runs it can advance.
+    pub kinds: Vec<Kind>,
+    /// This one, if nobody holds it, whether or not it has something to do.
+    pub run: Option<RunId>,
+    /// How many at most.
+    pub max: u32,
+    /// For how long.
+    pub lease_ms: u64,
+}
+
+impl RunClaim {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_max("max", self.max)?;
+        check_lease_ms(self.lease_ms)?;
+        if self.kinds.is_empty() {
+            return Err(Error::invalid("kinds", "is empty; name at least one kind of run"));
+        }
+        check_batch(self.kinds.len())
+    }
+}
+
+/// The proof of an exclusive claim of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RunLease {
+    /// The run.
+    pub run: RunId,
+    /// Random; whoever has it may speak for the run.
+    pub token: Token,
+}
+
+/// The answer to a claim of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunsClaimed {
+    /// The runs.
+    pub runs: Vec<ClaimedRun>,
+    /// The store's clock.
+    pub now: Timestamp,
+    /// When, as far as is known, there will be more without anybody's doing.
+    pub next_at: Option<Timestamp>,
+    /// What this claim has seen, for the next wait.
+    pub mark: WorkMark,
+}
+
+/// A run and the lease on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedRun {
+    /// The proof of the claim.
+    pub lease: RunLease,
+    /// When the lease ends.
+    pub expires_at: Timestamp,
+    /// Which engines can advance it.
+    pub kind: Kind,
+    /// What people call it.
+    pub name: String,
+    /// Tells definitions apart: an engine that knows it need not read it again.
+    pub definition_hash: [u8; 16],
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Entries of its history.
+    pub history_len: u64,
+    /// What has happened to it and is not yet handled, oldest first; not always all of it.
+    pub inbox: Vec<RunItem>,
+    /// To be told by the commit that has handled these.
+    pub inbox_to: u64,
+    /// The time has come that it wanted to be woken at.
+    pub woken: bool,
+}
+
+/// Something that has happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "item", rename_all = "snake_case")]
+pub enum RunItem {
+    /// One of its jobs has ended.
+    JobEnded(JobEnd),
+    /// Somebody has something to say; only engines understand it.
+    Message {
+        /// When it came.
+        at: Timestamp,
+        /// What it says.
+        body: String,
+    },
+}
+
+/// The end of a job of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// The job.
+    pub job: JobId,
+    /// How it ended; `None` when it was removed before it could.
+    pub state: Option<State>,
+    /// Attempts spent.
+    pub attempt: u32,
+    /// When it was last claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<Timestamp>,
+    /// When it ended.
+    pub at: Timestamp,
+    /// What went wrong last, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Named values for whoever comes after it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, String>,
+}
+
+/// A step of a run, to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunCommit {
+    /// The proof.
+    pub lease: RunLease,
+    /// How long the history was when the step was thought out.
+    pub history_len: u64,
+    /// Up to where the inbox was handled: the `inbox_to` of the claim, or 0 when nothing of it was.
+    pub inbox_to: u64,
+    /// The lease is kept for so long, because there is more to come; `None` lets go of it.
+    pub keep_ms: Option<u64>,
+    /// What was decided.
+    pub step: RunStep,
+}
+
+impl RunCommit {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        self.keep_ms.map_or(Ok(()), check_lease_ms)?;
+        if self.keep_ms.is_some() && (self.step.state.is_terminal() || self.step.stuck.is_some()) {
+            return Err(Error::invalid("keep_ms", "nobody keeps the lease of a run that has ended or is stuck"));
+        }
+        self.step.check(self.lease.run)
+    }
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCommitted {
+    /// How long the history is.
+    pub history_len: u64,
+    /// It had been made before.
+    pub repeated: bool,
+}
+
+/// Something to say to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMessage {
+    /// To this run.
+    pub run: RunId,
+    /// What it says; only engines understand it.
+    pub body: String,
+    /// Takes the lease away from whoever thinks about the run without knowing this.
+    pub interrupts: bool,
+    /// Opens a run that has ended or is stuck; without it, such a run is not told anything.
+    pub reopens: bool,
+}
+
+impl RunMessage {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_bytes("the message", self.body.len(), RUN_PART_BYTES_MAX)
+    }
+}
+
+/// What to read of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunRead {
+    /// The run.
+    pub run: RunId,
+    /// Its definition, too.
+    pub definition: bool,
+    /// Its input, too.
+    pub input: bool,
+    /// Its history from this entry on.
+    pub history_from: u64,
+    /// At most so many entries of it; 0 for none.
+    pub history_max: u32,
+}
+
+impl RunRead {
+    /// Only what a listing shows.
+    pub fn brief(run: RunId) -> Self {
+        Self { run, definition: false, input: false, history_from: 0, history_max: 0 }
+    }
+}
+
+/// A run as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// What a listing shows.
+    pub run: Run,
+    /// Its definition, if it was asked for.
+    pub definition: Option<Bytes>,
+    /// Its input, if it was asked for.
+    pub input: Option<Bytes>,
+    /// Entries of its history.
+    pub history: Vec<Bytes>,
+}
+
+/// A run in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// Which engines can advance it.
+    pub kind: Kind,
+    /// What people call it.
+    pub name: String,
+    /// Where it stands.
+    pub state: RunState,
+    /// Why nobody can advance it.
+    pub stuck: Option<String>,
+    /// What its engine says in short.
+    pub summary: String,
+    /// Entries of its history.
+    pub history_len: u64,
+    /// Items in its inbox.
+    pub inbox_len: u64,
+    /// Who thinks about it.
+    pub engine: Option<WorkerId>,
+    /// When it has something to do even if nothing happens to it.
+    pub wake_at: Option<Timestamp>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Why its stored form cannot be read; such a run is never claimed.
+    pub damaged: Option<String>,
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunList {
+    /// In this state.
+    pub state: Option<RunState>,
+    /// By age.
+    pub order: ListOrder,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+    /// From 1 to [`LIST_MAX`](super::LIST_MAX).
+    pub limit: u32,
+}
+
+impl RunList {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        check_page(self.limit)
+    }
+}
+
+/// A page of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPage {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// Where to go on; `None` at the end.
+    pub cursor: Option<String>,
+}
+
+/// A run that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunChange {
+    /// Which.
+    pub run: RunId,
+    /// Where it stands; `None` when it is gone.
+    pub state: Option<RunState>,
+    /// Entries of its history.
+    pub history_len: u64,
+}
