@@ -12,6 +12,7 @@ pub mod maintenance;
 pub mod observe;
 mod open;
 mod operate;
+pub mod runs;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod worker;

@@ -51,10 +51,32 @@ pub fn advance(
         step.take(what);
         step.go_on();
     }
-    if step.progress.left == 0 && step.progress.result.is_none() {
-        let result = step.progress.verdict(graph);
-        step.emit(Event::Finished { result });
+    step.finish();
+    step.events
+}
+
+/// What a run has left undone whose history may have been cut off half-way: nodes that may start and have not, instances of
+/// a matrix, its end.
+pub fn resume(
+    graph: &Graph,
+    progress: &mut Progress,
+    inputs: &Value,
+    new_job: &mut dyn FnMut() -> JobId,
+) -> Vec<Event> {
+    let mut step = Step { graph, progress, inputs, new_job, events: Vec::new(), open: VecDeque::new() };
+    if !step.progress.begun || step.progress.result.is_some() {
+        return step.events;
     }
+    for node in 0..step.progress.nodes.len() {
+        let progress = &step.progress.nodes[node];
+        if progress.left == 0 && !progress.has_begun() {
+            step.open.push_back(node);
+        } else if progress.outcome.is_none() && progress.started < progress.instances.len() {
+            step.start_instances(node);
+        }
+    }
+    step.go_on();
+    step.finish();
     step.events
 }
 
@@ -101,6 +123,14 @@ impl Step<'_> {
             let ready =
                 |&later: &usize| self.progress.nodes[later].left == 0 && !self.progress.nodes[later].has_begun();
             self.open.extend(self.progress.dependents(node).iter().copied().filter(ready));
+        }
+    }
+
+    /// The run ends when all of its nodes have.
+    fn finish(&mut self) {
+        if self.progress.left == 0 && self.progress.result.is_none() {
+            let result = self.progress.verdict(self.graph);
+            self.emit(Event::Finished { result });
         }
     }
 

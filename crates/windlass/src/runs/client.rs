@@ -1,0 +1,240 @@
+//! Starting runs, and what can be done to them.
+
+use super::engine::Engine;
+use super::message::Message;
+use super::mind::Mind;
+use super::status::RunStatus;
+use super::{encode_definition, encode_input, graph_kind};
+use bytes::Bytes;
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::graph::{Graph, reruns};
+use windlass_core::id::{Ids, RunId};
+use windlass_core::job::Due;
+use windlass_core::random::StrongRandom;
+use windlass_core::store::{FeedRequest, NewRun, RunCreated, RunState, Store, WaitFor};
+use windlass_core::time::{Clock, SystemClock};
+use windlass_core::{Error, Result};
+
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// Starts runs and looks after them. Cheap to clone.
+#[derive(Clone)]
+pub struct Runs {
+    store: Arc<dyn Store>,
+    ids: Ids,
+}
+
+/// A run of a graph, to be started.
+#[derive(Clone, Debug)]
+pub struct NewGraphRun {
+    /// Its id; a fresh one when nobody says. The same id twice starts it once.
+    pub id: Option<RunId>,
+    /// What is run.
+    pub graph: Arc<Graph>,
+    /// What it is given, as a map.
+    pub inputs: Value,
+    /// How long it is kept when it has ended.
+    pub keep: Option<Duration>,
+}
+
+impl NewGraphRun {
+    /// With nothing given.
+    pub fn new(graph: impl Into<Arc<Graph>>) -> Self {
+        Self { id: None, graph: graph.into(), inputs: Value::Object(serde_json::Map::new()), keep: None }
+    }
+
+    /// What it is given, as a map.
+    #[must_use]
+    pub fn inputs(mut self, inputs: Value) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    /// Its id: the same one twice starts it once.
+    #[must_use]
+    pub fn id(mut self, id: RunId) -> Self {
+        self.id = Some(id);
+        self
+    }
+}
+
+/// What is run once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rerun {
+    /// Everything.
+    All,
+    /// What failed or was cancelled, and all that comes after.
+    Failed,
+    /// These nodes, and all that comes after.
+    From(Vec<String>),
+}
+
+impl Runs {
+    /// Over a store that is open.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, ids: Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system())) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Starts a run. When this returns, its first jobs are enqueued, and it is as safe as the store promises.
+    pub async fn start(&self, run: NewGraphRun) -> Result<RunId> {
+        Ok(self.start_all(vec![run]).await?.pop().unwrap_or_else(|| Err(Error::not_found("an answer")))?.0)
+    }
+
+    /// Starts many runs in one step of the store.
+    pub async fn start_all(&self, runs: Vec<NewGraphRun>) -> Result<Vec<Result<(RunId, RunCreated)>>> {
+        let mut ids = Vec::with_capacity(runs.len());
+        let mut news = Vec::with_capacity(runs.len());
+        // Runs of one graph are told of it once.
+        let mut last: Option<(Arc<Graph>, Bytes)> = None;
+        for run in runs {
+            let definition = match &last {
+                Some((graph, bytes)) if Arc::ptr_eq(graph, &run.graph) => bytes.clone(),
+                _ => {
+                    run.graph.check().map_err(|fault| Error::invalid("graph", fault.to_string()))?;
+                    let bytes = Bytes::from(encode_definition(&run.graph)?);
+                    last = Some((Arc::clone(&run.graph), bytes.clone()));
+                    bytes
+                }
+            };
+            let new = self.prepare(run, definition)?;
+            ids.push(new.id);
+            news.push(new);
+        }
+        let answers = self.create(news).await?;
+        Ok(ids.into_iter().zip(answers).map(|(id, answer)| answer.map(|created| (id, created))).collect())
+    }
+
+    fn prepare(&self, run: NewGraphRun, definition: Bytes) -> Result<NewRun> {
+        let id = run.id.unwrap_or_else(|| self.ids.next_run());
+        let input = encode_input(&run.inputs)?.into();
+        let name = run.graph.name.clone();
+        let timeout_ms = run.graph.timeout_ms;
+        let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
+        // Only the store's clock counts; this one stands in the history's first entries, for people.
+        let mut steps = mind.think(Vec::new(), SystemClock.now(), &self.ids)?.steps;
+        let more = steps.len() > 1;
+        let mut step = steps.swap_remove(0);
+        // The engines do the rest, if it is too much for one step.
+        step.wake =
+            if more { Some(Due::Now) } else { timeout_ms.map(Due::DelayMs).filter(|_| !step.state.is_terminal()) };
+        let keep_ms = run.keep.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
+        Ok(NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step })
+    }
+
+    /// The ids are ours, so a call whose answer got lost may be repeated.
+    async fn create(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
+        for n in 1..TRIES {
+            match self.store.create_runs(runs.clone()).await {
+                Err(error) if error.is_outcome_unknown() => tokio::time::sleep(TRY_AGAIN * n).await,
+                answer => return answer,
+            }
+        }
+        self.store.create_runs(runs).await
+    }
+
+    /// Where a run stands; `None` when it is not there.
+    pub async fn status(&self, run: RunId) -> Result<Option<RunStatus>> {
+        RunStatus::read(self.store.as_ref(), run).await
+    }
+
+    async fn wanted(&self, run: RunId) -> Result<RunStatus> {
+        self.status(run).await?.ok_or_else(|| Error::not_found(format!("the run {run}")))
+    }
+
+    async fn say(&self, run: RunId, message: &Message) -> Result<()> {
+        let answers = self.store.send_to_runs(vec![message.to(run)]).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(Error::not_found("an answer")))
+    }
+
+    /// Cancels a run. When this returns, nothing of it starts any more; jobs that run are being told. A run that has ended
+    /// is left as it is.
+    pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunState> {
+        match self.say(run, &Message::Cancel { reason: reason.to_owned() }).await {
+            Err(Error::RunRefused { .. }) => return Ok(self.wanted(run).await?.run.state),
+            told => told?,
+        }
+        // Whoever asks does the step itself, unless an engine was faster.
+        let mut engine = Engine::new(Arc::clone(&self.store))?;
+        loop {
+            engine.advance(run).await?;
+            let status = self.wanted(run).await?;
+            if status.progress.cancelled.is_some() || status.run.state.is_terminal() || status.run.stuck.is_some() {
+                return Ok(status.run.state);
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
+    }
+
+    /// Runs nodes of an ended run once more, with all that comes after them. Answers how many nodes that begins with.
+    pub async fn rerun(&self, run: RunId, what: Rerun) -> Result<usize> {
+        let status = self.wanted(run).await?;
+        if !status.run.state.is_terminal() {
+            let why = "has not ended; wait for it, or cancel it first".to_owned();
+            return Err(Error::RunRefused { run, why });
+        }
+        let nodes = match what {
+            Rerun::All => (0..status.graph.nodes.len()).collect(),
+            Rerun::Failed => reruns(&status.progress),
+            Rerun::From(names) => {
+                let find = |name: &String| {
+                    let nearest = || {
+                        let known = status.graph.nodes.iter().map(|node| node.id.as_str());
+                        let near = windlass_core::name::nearest(name, known);
+                        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                        Error::not_found(format!("a node `{name}` of the run{hint}"))
+                    };
+                    status.graph.find(name).ok_or_else(nearest)
+                };
+                names.iter().map(find).collect::<Result<Vec<usize>>>()?
+            }
+        };
+        if nodes.is_empty() {
+            return Err(Error::RunRefused { run, why: "has nothing to run once more".to_owned() });
+        }
+        let count = nodes.len();
+        self.say(run, &Message::Rerun { nodes }).await?;
+        Ok(count)
+    }
+
+    /// Starts a new run of what another one ran, with other inputs: those that are given replace those of the other.
+    pub async fn fork(&self, run: RunId, inputs: serde_json::Map<String, Value>) -> Result<RunId> {
+        let status = self.wanted(run).await?;
+        let mut all = status.inputs;
+        if let Value::Object(all) = &mut all {
+            all.extend(inputs);
+        }
+        self.start(NewGraphRun::new(status.graph).inputs(all)).await
+    }
+
+    /// Waits until a run has ended, for at most `time`; `None` when it has not. It never hangs.
+    pub async fn wait(&self, run: RunId, time: Duration) -> Result<Option<RunStatus>> {
+        let look = async {
+            loop {
+                let seen = self.store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
+                let status = self.wanted(run).await?;
+                if status.run.state.is_terminal() {
+                    return Ok(status);
+                }
+                // Whatever it says, the next look tells.
+                let _ = tokio::time::timeout(LOOK_AGAIN, self.store.wait(WaitFor::Feed(seen))).await;
+            }
+        };
+        tokio::time::timeout(time, look).await.ok().transpose()
+    }
+}
+
+impl fmt::Debug for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Runs")
+    }
+}

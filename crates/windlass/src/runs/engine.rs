@@ -1,0 +1,341 @@
+//! The engine: claims runs, thinks about them, commits what follows.
+
+use super::cache::Cache;
+use super::message::happened;
+use super::mind::Mind;
+use super::{decode_definition, decode_input, graph_kind};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::id::{Ids, RunId};
+use windlass_core::name::WorkerId;
+use windlass_core::random::{Random, StrongRandom};
+use windlass_core::store::{
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunRead, RunStep, RunsClaimed, Store, WaitFor, WorkMark,
+};
+use windlass_core::time::{SystemClock, Timestamp};
+use windlass_core::{Error, Result};
+
+/// Runs of one claim.
+const RUNS_MAX: u32 = 256;
+/// How long a run is held while it is thought about. A process that dies delays its runs by so much.
+const LEASE_MS: u64 = 10_000;
+/// Entries of a history that are read at once.
+const ENTRIES_READ: u32 = 10_000;
+/// How long to go without a look, in case a wake-up gets lost.
+const POLL: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(5);
+/// How often a commit whose answer got lost is repeated.
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// Advances runs. Any number of processes may do so at once.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    id: WorkerId,
+    ids: Ids,
+    cache: Cache,
+    poll: Duration,
+}
+
+impl Engine {
+    /// Over a store that is open.
+    pub fn new(store: Arc<dyn Store>) -> Result<Self> {
+        let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
+        let id = WorkerId::new(&format!("engine-{:016x}", random.next_u64()))?;
+        let ids = Ids::new(Arc::new(SystemClock), random);
+        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL })
+    }
+
+    /// How long to go without a look, in case a wake-up gets lost; one second when not said.
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.poll = poll.max(SHORTEST);
+        self
+    }
+
+    /// Advances runs until `stop` returns. A store that is away is waited for.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let mut stop = std::pin::pin!(stop);
+        let mut failing = false;
+        loop {
+            let rest = match self.round(None).await {
+                Ok(round) if round.claimed > 0 => None,
+                Ok(round) => Some((round.mark, round.rest(self.poll))),
+                Err(error) if error.is_retryable() => {
+                    if !failing {
+                        tracing::warn!(%error, "runs cannot be advanced; it is tried again");
+                    }
+                    failing = true;
+                    Some((WorkMark::default(), self.poll))
+                }
+                Err(error) => {
+                    tracing::error!(%error, "runs cannot be advanced");
+                    Some((WorkMark::default(), self.poll * 10))
+                }
+            };
+            let rested = async {
+                match rest {
+                    None => tokio::task::yield_now().await,
+                    Some((mark, time)) if !failing => {
+                        // Whatever it says, the next look tells.
+                        let _ = tokio::time::timeout(time, self.store.wait(WaitFor::Runs(mark))).await;
+                    }
+                    Some((_, time)) => {
+                        failing = false;
+                        tokio::time::sleep(time).await;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                () = rested => {}
+            }
+        }
+    }
+
+    /// Advances what has something to do, until nothing has; answers how many steps that took. For tests.
+    pub async fn settle(&mut self) -> Result<usize> {
+        let mut steps = 0;
+        loop {
+            match self.round(None).await?.claimed {
+                0 => return Ok(steps),
+                claimed => steps += claimed,
+            }
+        }
+    }
+
+    /// Advances one run, if nobody else is about it.
+    pub(super) async fn advance(&mut self, run: RunId) -> Result<bool> {
+        Ok(self.round(Some(run)).await?.claimed > 0)
+    }
+
+    async fn round(&mut self, run: Option<RunId>) -> Result<Round> {
+        let claim =
+            RunClaim { engine: self.id.clone(), kinds: vec![graph_kind()?], run, max: RUNS_MAX, lease_ms: LEASE_MS };
+        let RunsClaimed { runs, now, next_at, mark } = self.store.claim_runs(claim).await?;
+        let round = Round { claimed: runs.len(), now, next_at, mark };
+        if !runs.is_empty() {
+            self.advance_all(runs, now).await?;
+        }
+        Ok(round)
+    }
+
+    async fn advance_all(&mut self, runs: Vec<ClaimedRun>, now: Timestamp) -> Result<()> {
+        let mut minds = self.minds(&runs).await?;
+        let (mut commits, mut thinkers) = (Vec::new(), Vec::new());
+        let mut long = Vec::new();
+        for claimed in runs {
+            let mind = minds.remove(&claimed.lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there")));
+            match self.think(&claimed, mind, now) {
+                Ok((mind, mut steps)) if steps.len() == 1 => {
+                    commits.extend(steps.pop().map(|step| commit(&claimed, claimed.history_len, step)));
+                    thinkers.push(Some(mind));
+                }
+                Ok((mind, steps)) => long.push((claimed, mind, steps)),
+                Err(error) => {
+                    commits.push(stuck(&claimed, &error));
+                    thinkers.push(None);
+                }
+            }
+        }
+        for (mind, answer) in thinkers.into_iter().zip(self.commit_all(&commits).await?) {
+            self.take_in(mind, answer).await;
+        }
+        for (claimed, mind, steps) in long {
+            self.commit_in_turn(&claimed, mind, steps).await?;
+        }
+        Ok(())
+    }
+
+    fn think(&self, claimed: &ClaimedRun, mind: Result<Mind>, now: Timestamp) -> Result<(Mind, Vec<RunStep>)> {
+        let mut mind = mind?;
+        if mind.history_len != claimed.history_len {
+            return Err(Error::corrupt("its history is shorter than it should be"));
+        }
+        let thought = mind.think(claimed.inbox.iter().cloned().filter_map(happened).collect(), now, &self.ids)?;
+        Ok((mind, thought.steps))
+    }
+
+    /// Several steps of one run; the lease is kept until the last, which alone takes from the inbox.
+    async fn commit_in_turn(&mut self, claimed: &ClaimedRun, mind: Mind, steps: Vec<RunStep>) -> Result<()> {
+        let (mut history_len, last) = (claimed.history_len, steps.len() - 1);
+        let mut mind = Some(mind);
+        for (at, step) in steps.into_iter().enumerate() {
+            let mut next = commit(claimed, history_len, step);
+            if at < last {
+                (next.inbox_to, next.keep_ms) = (0, Some(LEASE_MS));
+            }
+            match self.commit_all(std::slice::from_ref(&next)).await?.pop() {
+                Some(Ok(committed)) if at < last => history_len = committed.history_len,
+                Some(answer) => {
+                    self.take_in(mind.take(), answer).await;
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The store has answered to a commit: what was thought is true, or it is forgotten.
+    async fn take_in(&mut self, mind: Option<Mind>, answer: Result<RunCommitted>) {
+        match (mind, answer) {
+            (Some(mind), Ok(committed)) => {
+                if mind.history_len == committed.history_len && mind.progress.result.is_none() {
+                    self.cache.put(mind);
+                }
+            }
+            // Somebody else goes on with it.
+            (_, Ok(_) | Err(Error::LeaseLost | Error::NotFound { .. })) => {}
+            (Some(mind), Err(error)) => {
+                tracing::warn!(run = %mind.run, %error, "a step of a run was refused");
+                self.park(mind.run, &error).await;
+            }
+            (None, Err(error)) => tracing::warn!(%error, "a run could not be parked"),
+        }
+    }
+
+    /// A step that the store refuses would be refused for ever: the run rests until somebody looks at it.
+    async fn park(&self, run: RunId, error: &Error) {
+        let Ok(kind) = graph_kind() else { return };
+        let claim = RunClaim { engine: self.id.clone(), kinds: vec![kind], run: Some(run), max: 1, lease_ms: LEASE_MS };
+        // Its lease is still held; it is parked by whoever claims it next and is refused again.
+        if let Ok(claimed) = self.store.claim_runs(claim).await
+            && let Some(claimed) = claimed.runs.first()
+        {
+            let parked = self.commit_all(&[stuck(claimed, error)]).await;
+            if let Err(error) = parked {
+                tracing::warn!(%run, %error, "a run could not be parked");
+            }
+        }
+    }
+
+    /// Commits whose answer got lost are repeated as they were.
+    async fn commit_all(&self, commits: &[RunCommit]) -> Result<Vec<Result<RunCommitted>>> {
+        if commits.is_empty() {
+            return Ok(Vec::new());
+        }
+        for n in 1..TRIES {
+            match self.store.commit_runs(commits.to_vec()).await {
+                Err(error) if error.is_retryable() => tokio::time::sleep(TRY_AGAIN * n).await,
+                answer => return answer,
+            }
+        }
+        self.store.commit_runs(commits.to_vec()).await
+    }
+
+    /// What is known of these runs; what is not is read.
+    async fn minds(&mut self, runs: &[ClaimedRun]) -> Result<HashMap<RunId, Result<Mind>>> {
+        let mut minds = HashMap::with_capacity(runs.len());
+        let mut reads = Vec::new();
+        for claimed in runs {
+            let run = claimed.lease.run;
+            match self.cache.take(run) {
+                Some(mind) if mind.history_len == claimed.history_len => drop(minds.insert(run, Ok(mind))),
+                Some(mind) if mind.history_len < claimed.history_len => {
+                    reads.push((read(run, mind.history_len), claimed, Some(mind)));
+                }
+                _ => {
+                    let definition = self.cache.graph(claimed.definition_hash).is_none();
+                    reads.push((RunRead { definition, input: true, ..read(run, 0) }, claimed, None));
+                }
+            }
+        }
+        if !reads.is_empty() {
+            let answers = self.store.read_runs(reads.iter().map(|(read, ..)| *read).collect()).await?;
+            for ((_, claimed, known), view) in reads.into_iter().zip(answers) {
+                let mind = match view {
+                    Some(view) => self.learn(claimed, known, view).await,
+                    None => Err(Error::corrupt("it is not there")),
+                };
+                minds.insert(claimed.lease.run, mind);
+            }
+        }
+        Ok(minds)
+    }
+
+    async fn learn(
+        &mut self,
+        claimed: &ClaimedRun,
+        known: Option<Mind>,
+        view: windlass_core::store::RunView,
+    ) -> Result<Mind> {
+        let run = claimed.lease.run;
+        let mut mind = match known {
+            Some(mind) => mind,
+            None => {
+                let graph = match self.cache.graph(claimed.definition_hash) {
+                    Some(graph) => graph,
+                    None => {
+                        // Another run of this claim may have had it, and this one was not asked for it.
+                        let bytes = match view.definition {
+                            Some(bytes) => bytes,
+                            None => self.definition(run).await?,
+                        };
+                        let graph = Arc::new(decode_definition(&bytes)?);
+                        self.cache.put_graph(claimed.definition_hash, Arc::clone(&graph));
+                        graph
+                    }
+                };
+                let inputs = decode_input(&view.input.unwrap_or_default())?;
+                Mind::new(run, graph, Arc::new(inputs))
+            }
+        };
+        let mut entries = view.history;
+        loop {
+            mind.learn(&entries)?;
+            if mind.history_len >= claimed.history_len || entries.is_empty() {
+                return Ok(mind);
+            }
+            let more = self.store.read_runs(vec![read(run, mind.history_len)]).await?.pop().flatten();
+            entries = more.map(|view| view.history).unwrap_or_default();
+        }
+    }
+
+    async fn definition(&self, run: RunId) -> Result<bytes::Bytes> {
+        let view =
+            self.store.read_runs(vec![RunRead { definition: true, ..RunRead::brief(run) }]).await?.pop().flatten();
+        view.and_then(|view| view.definition).ok_or_else(|| Error::corrupt("its definition is not there"))
+    }
+}
+
+fn read(run: RunId, history_from: u64) -> RunRead {
+    RunRead { history_from, history_max: ENTRIES_READ, ..RunRead::brief(run) }
+}
+
+fn commit(claimed: &ClaimedRun, history_len: u64, step: RunStep) -> RunCommit {
+    RunCommit { lease: claimed.lease, history_len, inbox_to: claimed.inbox_to, keep_ms: None, step }
+}
+
+/// A run that nobody can advance: nothing of its inbox is lost, and it says why.
+fn stuck(claimed: &ClaimedRun, error: &Error) -> RunCommit {
+    let mut why = error.to_string();
+    why.truncate(why.floor_char_boundary(1_000));
+    let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
+    RunCommit { inbox_to: 0, ..commit(claimed, claimed.history_len, step) }
+}
+
+/// What a round has found.
+struct Round {
+    claimed: usize,
+    now: Timestamp,
+    next_at: Option<Timestamp>,
+    mark: WorkMark,
+}
+
+impl Round {
+    /// How long to rest when there was nothing.
+    fn rest(&self, poll: Duration) -> Duration {
+        let next = self.next_at.map(|at| Duration::from_millis(at.ms_since(self.now)));
+        next.unwrap_or(poll).clamp(SHORTEST, poll)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("id", &self.id).finish_non_exhaustive()
+    }
+}

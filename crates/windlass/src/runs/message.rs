@@ -1,0 +1,61 @@
+//! What can be said to a graph run.
+
+use serde::{Deserialize, Serialize};
+use windlass_core::graph::{End, Happened, Outcome};
+use windlass_core::id::RunId;
+use windlass_core::job::State;
+use windlass_core::store::{JobEnd, RunItem, RunMessage};
+
+/// Something said to a graph run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub(super) enum Message {
+    /// Stop.
+    Cancel {
+        /// In the words of who says it.
+        reason: String,
+    },
+    /// Run these nodes once more, with all that comes after them.
+    Rerun {
+        /// Their places.
+        nodes: Vec<usize>,
+    },
+}
+
+impl Message {
+    pub(super) fn to(&self, run: RunId) -> RunMessage {
+        let body = serde_json::to_string(self).unwrap_or_default();
+        let (interrupts, reopens) = match self {
+            // Whoever thinks about the run now must not start anything after this is acknowledged.
+            Self::Cancel { .. } => (true, false),
+            Self::Rerun { .. } => (false, true),
+        };
+        RunMessage { run, body, interrupts, reopens }
+    }
+}
+
+/// What an item of the inbox means to the graph.
+pub(super) fn happened(item: RunItem) -> Option<Happened> {
+    match item {
+        RunItem::JobEnded(end) => Some(job_ended(end)),
+        RunItem::Message { body, .. } => match serde_json::from_str(&body) {
+            Ok(Message::Cancel { reason }) => Some(Happened::Cancel { reason }),
+            Ok(Message::Rerun { nodes }) => Some(Happened::Rerun { nodes }),
+            Err(error) => {
+                tracing::warn!(%error, "a message to a run is not understood, and is left alone");
+                None
+            }
+        },
+    }
+}
+
+fn job_ended(end: JobEnd) -> Happened {
+    let JobEnd { job, state, error, outputs, .. } = end;
+    let (outcome, error) = match state {
+        Some(State::Succeeded) => (Outcome::Succeeded, None),
+        Some(State::Cancelled) => (Outcome::Cancelled, None),
+        None => (Outcome::Cancelled, Some("it was removed".to_owned())),
+        Some(_) => (Outcome::Failed, error),
+    };
+    Happened::JobEnded { job, end: End { outcome, error, outputs } }
+}

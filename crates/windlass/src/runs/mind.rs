@@ -1,0 +1,189 @@
+//! What an engine knows of a run, and what follows from what has happened to it.
+
+use super::job::{Making, Start};
+use super::{decode_entry, encode_entry};
+use bytes::Bytes;
+use serde_json::Value;
+use std::sync::Arc;
+use windlass_core::Result;
+use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume};
+use windlass_core::id::{Ids, JobId, RunId};
+use windlass_core::job::{Due, NewJob};
+use windlass_core::store::{RunState, RunStep};
+use windlass_core::time::Timestamp;
+
+/// The most jobs that one step starts or cancels: a step is everybody's time.
+const JOBS_MAX: usize = 500;
+/// The most entries of one step.
+const ENTRIES_MAX: usize = 2_000;
+
+/// What an engine knows of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Mind {
+    pub(super) run: RunId,
+    pub(super) graph: Arc<Graph>,
+    inputs: Arc<Value>,
+    pub(super) progress: Progress,
+    pub(super) history_len: u64,
+    /// When it began, or began once more.
+    since: Option<Timestamp>,
+    /// Whoever wrote the last of its history may have had more to say.
+    unsure: bool,
+}
+
+/// A step, and whether another one follows.
+#[derive(Debug)]
+pub(super) struct Thought {
+    pub(super) steps: Vec<RunStep>,
+}
+
+impl Mind {
+    /// Of a run that has not begun.
+    pub(super) fn new(run: RunId, graph: Arc<Graph>, inputs: Arc<Value>) -> Self {
+        let progress = Progress::new(&graph);
+        Self { run, graph, inputs, progress, history_len: 0, since: None, unsure: false }
+    }
+
+    /// Takes entries of the history in.
+    pub(super) fn learn(&mut self, entries: &[Bytes]) -> Result<()> {
+        for entry in entries {
+            let (at, event) = decode_entry(entry)?;
+            self.note(at, &event);
+            self.progress.apply(&self.graph, &event);
+            self.history_len += 1;
+            self.unsure = true;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, at: Timestamp, event: &Event) {
+        if matches!(event, Event::Begun | Event::Rerun { .. }) {
+            self.since = Some(at);
+        }
+    }
+
+    /// When its time runs out.
+    fn deadline(&self) -> Option<Timestamp> {
+        let open = self.progress.result.is_none() && !self.progress.is_stopping();
+        let timeout = self.graph.timeout_ms.filter(|_| open)?;
+        Some(self.since?.plus_ms(timeout))
+    }
+
+    /// What follows. The mind is then that of a run for which all of it was committed.
+    pub(super) fn think(&mut self, happened: Vec<Happened>, now: Timestamp, ids: &Ids) -> Result<Thought> {
+        let mut happened = happened;
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            happened.push(Happened::TimedOut);
+        }
+        let mut drafts = Drafts::default();
+        if std::mem::take(&mut self.unsure) {
+            if self.progress.is_stopping() {
+                drafts.cancels.extend(self.progress.running_jobs());
+            }
+            for node in self.progress.nodes.iter().filter(|node| node.stopping) {
+                drafts
+                    .cancels
+                    .extend(node.instances.iter().filter(|one| one.outcome.is_none()).filter_map(|one| one.job));
+            }
+            let mut new_job = || ids.next();
+            let events = resume(&self.graph, &mut self.progress, &self.inputs, &mut new_job);
+            happened.extend(self.draft(events, now, &mut drafts)?);
+        }
+        // A job that cannot be made has failed, and that is something that has happened.
+        loop {
+            let mut new_job = || ids.next();
+            let events = advance(&self.graph, &mut self.progress, &self.inputs, happened, &mut new_job);
+            happened = self.draft(events, now, &mut drafts)?;
+            if happened.is_empty() {
+                break;
+            }
+        }
+        let steps = drafts.steps(self);
+        self.history_len += drafts.entries.len() as u64;
+        Ok(Thought { steps })
+    }
+
+    /// Writes events down, and makes the jobs that they start. Answers those that cannot be made.
+    fn draft(&mut self, events: Vec<Event>, now: Timestamp, drafts: &mut Drafts) -> Result<Vec<Happened>> {
+        let mut failed = Vec::new();
+        for event in events {
+            self.note(now, &event);
+            let job = match &event {
+                &Event::Started { node, instance, job } => match self.make(Start { node, instance, job }) {
+                    Ok(job) => Some(job),
+                    Err(error) => {
+                        let error = Some(format!("its job could not be made: {error}"));
+                        let end = End { outcome: Outcome::Failed, error, outputs: Default::default() };
+                        failed.push(Happened::JobEnded { job, end });
+                        None
+                    }
+                },
+                Event::Stopping { node } => {
+                    let running = self.progress.nodes[*node].instances.iter().filter(|one| one.outcome.is_none());
+                    drafts.cancels.extend(running.filter_map(|one| one.job));
+                    None
+                }
+                Event::Cancelled { .. } | Event::TimedOut => {
+                    drafts.cancels.extend(self.progress.running_jobs());
+                    None
+                }
+                _ => None,
+            };
+            drafts.entries.push((Bytes::from(encode_entry(now, &event)?), job));
+        }
+        Ok(failed)
+    }
+
+    fn make(&self, start: Start) -> std::result::Result<NewJob, String> {
+        let (run, graph, progress, inputs) = (self.run, &*self.graph, &self.progress, &*self.inputs);
+        Making { run, graph, progress, inputs }.job(start)
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        match self.progress.result {
+            None => RunState::Running,
+            Some(RunResult::Succeeded) => RunState::Succeeded,
+            Some(RunResult::Failed) => RunState::Failed,
+            Some(RunResult::Cancelled) => RunState::Cancelled,
+        }
+    }
+
+    fn summary(&self) -> String {
+        let all = self.progress.nodes.len();
+        format!("{} of {all} done", all - self.progress.left)
+    }
+}
+
+/// What is to be committed.
+#[derive(Debug, Default)]
+struct Drafts {
+    entries: Vec<(Bytes, Option<NewJob>)>,
+    cancels: Vec<JobId>,
+}
+
+impl Drafts {
+    /// As steps that are not too large. The last one says where the run stands; there always is one.
+    fn steps(&mut self, mind: &Mind) -> Vec<RunStep> {
+        let mut steps = Vec::new();
+        let mut step = RunStep::nothing();
+        for (entry, job) in &mut self.entries {
+            if step.jobs.len() >= JOBS_MAX || step.history.len() >= ENTRIES_MAX {
+                steps.push(std::mem::replace(&mut step, RunStep::nothing()));
+            }
+            step.history.push(entry.clone());
+            step.jobs.extend(job.take());
+        }
+        for cancels in self.cancels.chunks(JOBS_MAX) {
+            if !step.cancel.is_empty() {
+                steps.push(std::mem::replace(&mut step, RunStep::nothing()));
+            }
+            step.cancel = cancels.to_vec();
+        }
+        step.state = mind.state();
+        step.wake = mind.deadline().map(Due::At);
+        steps.push(step);
+        let summary = mind.summary();
+        steps.iter_mut().for_each(|step| step.summary.clone_from(&summary));
+        steps
+    }
+}
