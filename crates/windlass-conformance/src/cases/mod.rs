@@ -29,6 +29,7 @@ mod mixed;
 mod mutations;
 mod order;
 mod outputs;
+mod quick_ways;
 mod repeats;
 mod retention;
 mod run_help;
@@ -55,6 +56,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     order::CASES,
     machine::CASES,
     repeats::CASES,
+    quick_ways::CASES,
     leases::CASES,
     enqueue_limits::CASES,
     enqueue::CASES,

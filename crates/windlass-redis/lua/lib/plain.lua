@@ -87,6 +87,7 @@ function E.lease_some(out, i, to, ids, members, lives, records)
   -- ends because: `i` grows up to `to`
   while i <= to and records[i] and not lives[i] do
     local id, record, member = ids[i], records[i], members[i]
+    -- A record of another lane, or with numbers that are too long, is damaged.
     if sub(record, 1, head_to) ~= lane_head then break end
     local row, created, rest = match(record, '^(%x+) (%x+) %x+(.-)\n', head_to + 1)
     if not row or #row > 12 or #created > 13 then break end

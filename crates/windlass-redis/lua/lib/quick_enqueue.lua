@@ -26,11 +26,12 @@ local function read_lanes(count, meta)
   local minute = E.int(floor(now / 60000))
   for i, q in ipairs(queues) do
     local text, settings = found[count + 2 * i - 1], found[count + 2 * i]
-    -- Paused, with a cap, a rate or a maximum length: there is more to think of.
+    -- A maximum length is to be kept. Paused, or with a cap or a rate, the queue may be shut, and nobody is woken for that.
     if not text or settings and not match(settings, '^0 %- %- %- %- ') then return nil end
     local name
     q.s, q.r, q.others, q.vtime, q.plain, q.named, q.minute, q.meter, name =
       match(text, '^(%d+) (%d+) (%d+ %d+ %d+ %d+) (%d+) (%d+) (%d+) (%-?%d+) (%S+) (.+)$')
+    -- Damage; the long way looks after it.
     if name ~= q.name then return nil end
     if q.minute == '0' or tonumber(q.minute) > tonumber(minute) then q.minute = minute end
     q.minute_field = q.id .. ':' .. minute

@@ -1,6 +1,7 @@
 -- The quick way of a report and a claim: plain jobs that have succeeded, and jobs that nobody has touched, of one lane of
 -- one queue without limits, groups or anything due. Does what the long way would do, with one read and one write per key.
 
+-- A bound on what is read, nothing more: with more lanes, two of them have work most of the time.
 local LANES_MAX = 64
 
 -- What outcomes come to: false when there are none, nil when one of them needs a closer look.
@@ -40,6 +41,7 @@ local function read_queue(claim, out, meta)
   local q = { id = id }
   q.s, q.r, q.a, q.S, q.others, q.vtime, q.plain, q.named, q.minute, q.meter, q.name =
     match(found[1], '^(%d+) (%d+) (%d+) (%d+) (%d+ %d+) (%d+) (%d+) (%d+) (%-?%d+) (%S+) (.+)$')
+  -- Another name than the one it was found by is damage, as is another queue of a lane; the long way looks after both.
   if not q.s or claim and (q.name ~= plan.name or q.named ~= '0') then return nil end
   for i, lane_id in ipairs(plan.lanes) do
     local queue_id, ready, jobs, head = match(found[3 + i] or '', '^(%d+) (%d+) (%d+) (%x+)$')
@@ -81,13 +83,14 @@ local function lease(claim, q)
   local at = #prefix + 1
   local n, ids = min(#members, claim.max), {}
   for i = 1, n do ids[i] = sub(members[i], at + 16) end
-  -- A count that is wrong is put right on the long way.
+  -- A count that is wrong, which takes damage, is put right on the long way.
   if n == 0 or n > q.s_ready or n > l.ready then return nil end
   local lives, records = E.hmget(LIFE, ids), E.hmget(JOBS, ids)
   local out = E.new_leases(claim, q.id)
   E.lease_from(out, l.id, q.plain, q.plain)
   if E.lease_some(out, 1, n, ids, members, lives, records) <= n then return nil end
   local bound = members[n + 1] and sub(members[n + 1], at, at + 15)
+  -- No named group has anything ready, so the counts differ only when one of them is damaged.
   if bound and l.head < bound and q.s_ready == l.ready then l.head = bound end
   l.ready, q.s_ready = l.ready - n, q.s_ready - n
   local began = q.g_vtime
@@ -158,7 +161,8 @@ end
 -- Ends attempts and leases jobs, as report.lua and claim.lua say; nil, and nothing has changed, when it is not that case.
 function E.report_quick(claim, outcomes)
   if claim and not is_new(claim) then return nil end
-  local ended = outcomes and end_all(outcomes)
+  local ended = false
+  if outcomes then ended = end_all(outcomes) end
   if ended == nil then return nil end
   local meta = call('HMGET', META, 'layout', 'feed', 'events', claim and 'Q' .. claim.queues[1].name or 'layout')
   if tonumber(meta[1] or nil) ~= E.LAYOUT then return nil end
