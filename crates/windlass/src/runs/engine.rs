@@ -19,7 +19,7 @@ use windlass_core::{Error, Result};
 
 /// Runs of one claim.
 const RUNS_MAX: u32 = 256;
-/// How long a run is held while it is thought about. A process that dies delays its runs by so much.
+/// How long a run is held while it is thought about.
 const LEASE_MS: u64 = 10_000;
 /// Entries of a history that are read at once.
 const ENTRIES_READ: u32 = 10_000;
@@ -37,6 +37,7 @@ pub struct Engine {
     ids: Ids,
     cache: Cache,
     poll: Duration,
+    lease_ms: u64,
 }
 
 impl Engine {
@@ -45,13 +46,21 @@ impl Engine {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
         let id = WorkerId::new(&format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
-        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL })
+        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS })
     }
 
     /// How long to go without a look, in case a wake-up gets lost; one second when not said.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(SHORTEST);
+        self
+    }
+
+    /// How long a run is held while it is thought about; ten seconds when not said. A process that dies delays its runs by
+    /// so much.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
@@ -113,8 +122,13 @@ impl Engine {
     }
 
     async fn round(&mut self, run: Option<RunId>) -> Result<Round> {
-        let claim =
-            RunClaim { engine: self.id.clone(), kinds: vec![graph_kind()?], run, max: RUNS_MAX, lease_ms: LEASE_MS };
+        let claim = RunClaim {
+            engine: self.id.clone(),
+            kinds: vec![graph_kind()?],
+            run,
+            max: RUNS_MAX,
+            lease_ms: self.lease_ms,
+        };
         let RunsClaimed { runs, now, next_at, mark } = self.store.claim_runs(claim).await?;
         let round = Round { claimed: runs.len(), now, next_at, mark };
         if !runs.is_empty() {
@@ -166,7 +180,7 @@ impl Engine {
         for (at, step) in steps.into_iter().enumerate() {
             let mut next = commit(claimed, history_len, step);
             if at < last {
-                (next.inbox_to, next.keep_ms) = (0, Some(LEASE_MS));
+                (next.inbox_to, next.keep_ms) = (0, Some(self.lease_ms));
             }
             match self.commit_all(std::slice::from_ref(&next)).await?.pop() {
                 Some(Ok(committed)) if at < last => history_len = committed.history_len,
@@ -201,7 +215,8 @@ impl Engine {
     /// A step that the store refuses would be refused for ever: the run rests until somebody looks at it.
     async fn park(&self, run: RunId, error: &Error) {
         let Ok(kind) = graph_kind() else { return };
-        let claim = RunClaim { engine: self.id.clone(), kinds: vec![kind], run: Some(run), max: 1, lease_ms: LEASE_MS };
+        let claim =
+            RunClaim { engine: self.id.clone(), kinds: vec![kind], run: Some(run), max: 1, lease_ms: self.lease_ms };
         // Its lease is still held; it is parked by whoever claims it next and is refused again.
         if let Ok(claimed) = self.store.claim_runs(claim).await
             && let Some(claimed) = claimed.runs.first()

@@ -1,5 +1,6 @@
 //! Setting a worker up, and running it.
 
+use super::advance::RunningEngine;
 use super::keeper::Keeper;
 use super::keeper_at::{KeeperAt, RunningKeeper};
 use super::pump::Pump;
@@ -59,6 +60,7 @@ pub struct WorkerBuilder {
     cancel_grace: Duration,
     drain: Duration,
     maintenance: bool,
+    advances_runs: bool,
     pub(super) handlers: Vec<(&'static str, Handled, Option<usize>)>,
     /// Outermost first; of one handler, by its place, or of all.
     #[cfg(feature = "tower")]
@@ -87,6 +89,7 @@ impl WorkerBuilder {
             cancel_grace: Duration::from_secs(5),
             drain: Duration::from_secs(25),
             maintenance: true,
+            advances_runs: true,
             handlers: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
@@ -149,6 +152,12 @@ impl WorkerBuilder {
     /// Leaves reaping, promoting, pruning and schedules to others.
     pub fn without_maintenance(mut self) -> Self {
         self.maintenance = false;
+        self
+    }
+
+    /// Leaves runs of workflows to other processes. They must have a worker, too, or an [`Engine`](crate::runs::Engine).
+    pub fn without_runs(mut self) -> Self {
+        self.advances_runs = false;
         self
     }
 
@@ -247,7 +256,8 @@ impl WorkerBuilder {
         let (store, state, clock, random) = (self.store, self.state, self.clock, self.random);
         let parts = Parts { store, config, handlers, limits, batches, state, clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
-        Ok(Worker { parts, maintenance, keeper_at, stopper, health: Health::default() })
+        let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
+        Ok(Worker { parts, maintenance, advances_runs, keeper_at, stopper, health: Health::default() })
     }
 
     pub(super) fn config(&self) -> Result<Config> {
@@ -339,6 +349,7 @@ struct Parts {
 pub struct Worker {
     parts: Parts,
     maintenance: bool,
+    advances_runs: bool,
     keeper_at: KeeperAt,
     stopper: Stopper,
     health: Health,
@@ -411,6 +422,10 @@ impl Worker {
             let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
             self.keeper_at.pace(maintenance)
         });
+        let engine = match self.advances_runs {
+            true => Some(RunningEngine::start(Arc::clone(&shared.store), &shared.runtime)?),
+            false => None,
+        };
         let pump = Pump::new(Arc::clone(&shared), ends).run(self.stopper.watch(shared.config.drain));
         let maintenance = async {
             match maintenance {
@@ -428,6 +443,9 @@ impl Worker {
                 pump.await;
                 return Err(Error::Unavailable { reason: "the thread that renews the leases has ended".to_owned() });
             }
+        }
+        if let Some(engine) = engine {
+            engine.end().await;
         }
         keeper.end().await;
         Ok(())

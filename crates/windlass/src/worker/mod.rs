@@ -6,6 +6,7 @@
 //! answers, and its own clock for nothing but waiting.
 
 mod active;
+mod advance;
 mod builder;
 mod execute;
 mod health;
