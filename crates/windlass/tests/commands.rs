@@ -225,7 +225,7 @@ async fn secrets_are_given_to_commands_and_seen_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold() {
+async fn slow_limits_hold() {
     let limits = Limits {
         cpu_seconds: Some(100),
         address_space: Some(4 << 30),

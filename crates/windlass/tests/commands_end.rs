@@ -11,11 +11,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use support::commands::{Steps, gone, line_of, run, run_with, script, script_with};
-use support::{LONG, Running, memory, state, stored};
+use support::{LONG, Running, faulty, memory, state, stored};
 use windlass::command::Commands;
 use windlass::core::job::{FailureClass, State};
 use windlass::core::store::{Change, ChangeOp, LogRequest};
 use windlass::{Client, Options, Waited, Worker};
+use windlass_conformance::faults::{Fault, Method};
 
 /// A process with a child and a grandchild; each writes its id into the folder `$AT`.
 const FAMILY: &str = "\
@@ -124,6 +125,32 @@ async fn a_worker_that_goes_gives_the_job_back_without_its_processes() {
         assert!(stored(&store, ticket.id()).await.failures.is_empty(), "it is given back, not failed");
         all_gone(at.path()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_lines_does_not_keep_a_job_from_its_end() {
+    let options = Options::new().timeout(Duration::from_millis(300));
+    for text in ["yes", "yes >&2 & yes", "trap '' TERM; yes"] {
+        let commands = Commands::new().grace(Duration::from_millis(50));
+        let ran = run_with(commands, script(text), options.clone()).await;
+        assert_eq!(ran.class(), FailureClass::Timeout);
+        assert!(ran.error().ends_with("y\ny"), "{}", ran.error());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_lost_lease_ends_the_commands_of_whoever_has_lost_it() {
+    let at = tempfile::tempdir().unwrap();
+    let (store, client) = memory();
+    let deaf = faulty(&store, |method| if method == Method::Renew { Fault::Before } else { Fault::Pass });
+    let worker = Worker::builder(deaf).lease(Duration::from_millis(1_000)).commands(Commands::new());
+    let worker = Running::start(worker);
+    // The second time it has nothing to do.
+    let ticket = client.enqueue(Steps(family("[ -e $AT/self ] && exit 0\n", at.path()))).await.unwrap();
+    assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(()));
+    assert_eq!(stored(&store, ticket.id()).await.stalls, 1);
+    all_gone(at.path()).await;
+    worker.drain().await;
 }
 
 #[test]

@@ -86,8 +86,9 @@ impl Step {
             };
             let end = tokio::select! {
                 biased;
-                status = running => Ok(status),
+                // First: a command that says a lot would not let it have its turn.
                 why = halt => Err(why),
+                status = running => Ok(status),
             };
             if end.is_err() {
                 finish(around, &group, &mut child, reading, &ended).await;

@@ -17,7 +17,7 @@ const LINES_WAITING_MAX: usize = 10_000;
 /// their way may come back.
 pub(super) const LINES_FULL: usize = 4_096;
 /// The same in bytes.
-const LINE_BYTES_FULL: usize = 4 << 20;
+pub(super) const LINE_BYTES_FULL: usize = 4 << 20;
 
 /// Why a handler should stop, if it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

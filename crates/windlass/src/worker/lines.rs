@@ -201,6 +201,72 @@ mod tests {
     use super::*;
     use windlass_core::time::Timestamp;
 
+    /// A job that somebody holds.
+    #[cfg(all(unix, feature = "commands"))]
+    async fn held(store: &Arc<dyn Store>) -> Active {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Talk;
+        impl crate::Job for Talk {
+            const KIND: &'static str = "talk";
+            type Output = ();
+        }
+        crate::Client::new(Arc::clone(store)).enqueue(Talk).await.unwrap();
+        let request = windlass_core::store::ClaimRequest {
+            worker: "w".try_into().unwrap(),
+            request_id: 1,
+            queues: vec!["default".try_into().unwrap()],
+            kinds: windlass_core::store::Kinds::Any,
+            labels: windlass_core::name::Labels::default(),
+            max: 1,
+            lease_ms: 60_000,
+        };
+        let claimed = store.claim(request).await.unwrap();
+        Active::new(claimed.jobs[0].lease, super::super::health::now())
+    }
+
+    #[cfg(all(unix, feature = "commands"))]
+    #[tokio::test]
+    async fn however_much_is_said_little_is_held_and_nothing_is_lost() {
+        use super::super::active::{LINE_BYTES_FULL, LINES_FULL};
+        use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
+        use windlass_core::store::LogRequest;
+        let store = crate::open("memory://").unwrap();
+        let active = held(&store).await;
+        let calls = std::sync::atomic::AtomicU32::new(0);
+        // Now and then the store is away, or its answer gets lost.
+        let choose = move |method| match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 10 {
+            3 if method == Method::AppendLogs => Fault::Before,
+            7 if method == Method::AppendLogs => Fault::Lost,
+            _ => Fault::Pass,
+        };
+        let faulty = Faulty::new(Arc::clone(&store), FaultPlan::by(choose));
+        let line = |text: String| LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: text.into() };
+        let (most, at_once) = (200_000, 500);
+        let mut held_most = 0;
+        for first in (0..most).step_by(at_once) {
+            push_all(&faulty, &active, (first..first + at_once).map(|n| line(n.to_string())).collect()).await;
+            held_most = held_most.max(active.notes().lines.len());
+        }
+        assert!(held_most < LINES_FULL, "held {held_most}");
+        let rest = active.notes().lines.len();
+        let from = (most - rest - 10_000) as u64;
+        let page = store.read_logs(LogRequest { job: active.lease.job, from, limit: 10_000 }).await.unwrap();
+        assert_eq!(page.next, (most - rest) as u64);
+        assert!((from..).zip(&page.lines).all(|(n, (_, line))| line.text == n.to_string()));
+        for _ in 0..200 {
+            push_all(&faulty, &active, vec![line("x".repeat(LOG_LINE_BYTES_MAX))]).await;
+            let bytes: usize = active.notes().lines.iter().map(|line| line.text.len()).sum();
+            assert!(bytes < LINE_BYTES_FULL, "held {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn one_call_has_no_more_lines_than_a_store_takes() {
+        assert_eq!(fitting([4_000, 4_000, 2_000, 1].into_iter()), 3);
+        assert_eq!(fitting([BATCH_MAX + 1, 1].into_iter()), 1);
+        assert_eq!(fitting([1, BATCH_MAX].into_iter()), 1);
+    }
+
     #[test]
     fn text_is_cut_where_its_lines_end_and_where_they_are_too_long() {
         let texts = |text: &str| -> Vec<usize> {
