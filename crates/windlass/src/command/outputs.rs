@@ -13,7 +13,7 @@ use windlass_core::name::nearest;
 /// The longest output.
 const BYTES_MAX: usize = 64 << 10;
 /// All of them, names included; the result has some room left.
-const ALL_BYTES_MAX: usize = RESULT_BYTES_MAX as usize - (64 << 10);
+const ALL_BYTES_MAX: u64 = RESULT_BYTES_MAX - (64 << 10);
 /// The most of them.
 const COUNT_MAX: usize = 1_000;
 /// The longest file that is read: one may be said twice, and the last time counts.
@@ -102,7 +102,7 @@ pub(super) fn check(outputs: &Outputs, declared: &[String], mask: &Mask) -> Resu
     if outputs.len() > COUNT_MAX {
         return refuse(format!("has {} outputs, and may have {COUNT_MAX}", outputs.len()));
     }
-    let bytes: usize = outputs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let bytes: u64 = outputs.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
     if bytes > ALL_BYTES_MAX {
         return refuse(format!(
             "has {bytes} bytes of outputs, and may have {ALL_BYTES_MAX}; put large ones into files"

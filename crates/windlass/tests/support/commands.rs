@@ -33,9 +33,9 @@ pub(crate) fn script(run: &str) -> Json {
 
 /// The same with more said of it.
 pub(crate) fn script_with(run: &str, more: Json) -> Json {
-    let mut payload = script(run);
-    payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    payload
+    let (Json::Object(mut payload), Json::Object(more)) = (script(run), more) else { panic!("it is a map") };
+    payload.extend(more);
+    Json::Object(payload)
 }
 
 /// What became of a job.
