@@ -234,10 +234,10 @@ async fn slow_limits_hold() {
         open_files: Some(40),
         processes: Some(30_000),
     };
-    let asks = script_with("ulimit -c; ulimit -t; ulimit -v; ulimit -n; ulimit -u", json!({ "shell": "bash" }));
+    let asks = script_with("ulimit -Hc; ulimit -t; ulimit -v; ulimit -n; ulimit -u", json!({ "shell": "bash" }));
     let said = run(Commands::new().limits(limits), asks).await.said();
     assert_eq!(said, "0\n100\n4194304\n40\n30000");
-    assert_eq!(run(Commands::new(), script("ulimit -c")).await.said(), "0");
+    assert_eq!(run(Commands::new(), script("ulimit -Hc")).await.said(), "0");
     let ran = run(Commands::new().limits(limits), script("exec head -c 2000000 /dev/zero > big")).await;
     assert!(ran.error().contains("a file became too large") || ran.error().contains("exit code"), "{}", ran.error());
     let cpu = Limits { cpu_seconds: Some(1), ..Limits::default() };

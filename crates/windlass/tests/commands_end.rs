@@ -110,7 +110,8 @@ async fn one_that_leaves_its_group_does_not_hold_up_the_job() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_goes_gives_the_job_back_without_its_processes() {
-    for before in ["", STUBBORN] {
+    // The first has a moment to clean up.
+    for before in ["trap 'sleep 0.1; echo bye > $AT/bye; exit 0' TERM\n", STUBBORN] {
         let at = tempfile::tempdir().unwrap();
         let (store, client) = memory();
         let worker = Running::start(Worker::builder(Arc::clone(&store)).commands(Commands::new()));
@@ -124,6 +125,7 @@ async fn a_worker_that_goes_gives_the_job_back_without_its_processes() {
         assert_eq!(state(&store, ticket.id()).await, State::Ready);
         assert!(stored(&store, ticket.id()).await.failures.is_empty(), "it is given back, not failed");
         all_gone(at.path()).await;
+        assert_eq!(at.path().join("bye").exists(), before != STUBBORN);
     }
 }
 
