@@ -13,6 +13,8 @@ use windlass_core::id::JobId;
 use windlass_core::job::{JobSpec, PROGRESS_BYTES_MAX, Progress, TraceContext};
 use windlass_core::store::ClaimedJob;
 use windlass_core::time::Clock;
+#[cfg(all(unix, feature = "commands"))]
+use {crate::worker::push_all, windlass_core::store::LogLine};
 
 /// The job that is being worked on. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -95,6 +97,12 @@ impl Ctx {
     /// before the job ends.
     pub fn log(&self, line: impl AsRef<str>) {
         self.active.push_log(lines_of(self.world.clock.now(), line.as_ref()));
+    }
+
+    /// Adds lines as they are, and waits while the store has not taken enough of those before.
+    #[cfg(all(unix, feature = "commands"))]
+    pub(crate) async fn push_lines(&self, lines: Vec<LogLine>) {
+        push_all(&**self.world.client.store(), &self.active, lines).await;
     }
 
     /// A named value for whoever comes after this job; passed on when it succeeds.

@@ -39,6 +39,8 @@ pub struct JobError {
     message: String,
     then: Then,
     class: FailureClass,
+    /// It was told to stop and did.
+    of_stop: bool,
 }
 
 impl JobError {
@@ -61,12 +63,29 @@ impl JobError {
 
     /// The same failure once more: a batch fails each of its jobs.
     pub(crate) fn again(&self) -> Self {
-        Self { message: self.message.clone(), then: self.then, class: self.class }
+        Self { message: self.message.clone(), then: self.then, class: self.class, of_stop: self.of_stop }
     }
 
     /// A failure that is not the handler's own word: a panic, a timeout.
     pub(crate) fn classed(class: FailureClass, message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), then: Then::Policy, class }
+        Self { message: message.to_string(), then: Then::Policy, class, of_stop: false }
+    }
+
+    /// That of a handler which has ended because it was told to: it is as if it had been dropped.
+    #[cfg(all(unix, feature = "commands"))]
+    pub(crate) fn of_stop() -> Self {
+        Self { of_stop: true, ..Self::new("it was told to stop") }
+    }
+
+    pub(crate) fn is_of_stop(&self) -> bool {
+        self.of_stop
+    }
+
+    /// The same in other words.
+    #[cfg(all(unix, feature = "commands"))]
+    pub(crate) fn in_words(mut self, words: impl FnOnce(String) -> String) -> Self {
+        self.message = words(self.message);
+        self
     }
 
     /// How the store files it.

@@ -1,6 +1,8 @@
 //! Background jobs that are never lost.
 
 mod client;
+#[cfg(all(unix, feature = "commands"))]
+pub mod command;
 mod context;
 mod error;
 pub mod graph;
@@ -44,6 +46,9 @@ pub mod __private {
 mod guide {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[cfg(all(unix, feature = "commands"))]
+    #[doc = include_str!("../../../docs/guide/commands.md")]
+    mod commands {}
     #[doc = include_str!("../../../docs/guide/dedup.md")]
     mod dedup {}
     #[doc = include_str!("../../../docs/guide/groups.md")]

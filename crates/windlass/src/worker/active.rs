@@ -13,6 +13,11 @@ use windlass_core::store::LogLine;
 
 /// The most lines that wait to be passed on; a handler that says more in the meantime is not heard.
 const LINES_WAITING_MAX: usize = 10_000;
+/// From here on whoever can wait passes its lines on before it says more. Twice as many are still not too many: those on
+/// their way may come back.
+pub(super) const LINES_FULL: usize = 4_096;
+/// The same in bytes.
+pub(super) const LINE_BYTES_FULL: usize = 4 << 20;
 
 /// Why a handler should stop, if it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +64,20 @@ pub(crate) struct Active {
 pub(crate) struct Notes {
     pub(crate) progress: Option<Progress>,
     pub(crate) lines: Vec<LogLine>,
+    /// The bytes of these lines.
+    line_bytes: usize,
     pub(crate) outputs: BTreeMap<String, String>,
+}
+
+impl Notes {
+    pub(super) fn take_lines(&mut self) -> Vec<LogLine> {
+        self.line_bytes = 0;
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.lines.len() >= LINES_FULL || self.line_bytes >= LINE_BYTES_FULL
+    }
 }
 
 impl Active {
@@ -123,12 +141,23 @@ impl Active {
     }
 
     pub(crate) fn push_log(&self, lines: Vec<LogLine>) {
-        let waiting = &mut self.notes.lock().lines;
-        let room = LINES_WAITING_MAX.saturating_sub(waiting.len());
+        let mut notes = self.notes.lock();
+        let room = LINES_WAITING_MAX.saturating_sub(notes.lines.len());
         if lines.len() > room {
             tracing::warn!(job = %self.lease.job, lost = lines.len() - room, "it logs faster than its lines are stored");
         }
-        waiting.extend(lines.into_iter().take(room));
+        for line in lines.into_iter().take(room) {
+            notes.line_bytes += line.text.len();
+            notes.lines.push(line);
+        }
+    }
+
+    /// Adds lines of somebody who waits while there are too many; true when there are.
+    pub(super) fn add_lines(&self, mut lines: Vec<LogLine>) -> bool {
+        let mut notes = self.notes.lock();
+        notes.line_bytes += lines.iter().map(|line| line.text.len()).sum::<usize>();
+        notes.lines.append(&mut lines);
+        notes.is_full()
     }
 
     pub(crate) async fn log_place(&self) -> MutexGuard<'_, Option<u64>> {
@@ -142,9 +171,13 @@ impl Active {
 
     /// Puts lines back that could not be passed on; the newest are lost when there are too many.
     pub(crate) fn put_back_lines(&self, mut lines: Vec<LogLine>) {
+        if lines.is_empty() {
+            return;
+        }
         let mut notes = self.notes.lock();
         lines.append(&mut notes.lines);
         lines.truncate(LINES_WAITING_MAX);
+        notes.line_bytes = lines.iter().map(|line| line.text.len()).sum();
         notes.lines = lines;
     }
 

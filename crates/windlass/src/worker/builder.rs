@@ -70,6 +70,8 @@ pub struct WorkerBuilder {
     needs: Vec<(&'static str, Needed)>,
     /// Something was said of a handler that is not there, or cannot have it.
     pub(super) wrong: Option<&'static str>,
+    /// What was said of a handler cannot work.
+    refused: Option<Error>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) keeper_at: KeeperAt,
@@ -96,6 +98,7 @@ impl WorkerBuilder {
             state: HashMap::new(),
             needs: Vec::new(),
             wrong: None,
+            refused: None,
             clock: Arc::new(SystemClock),
             random: Arc::new(StrongRandom::from_system()),
             keeper_at: KeeperAt::Thread,
@@ -192,9 +195,23 @@ impl WorkerBuilder {
         self.add(H::Job::KIND, H::needs(), Route::Many { run: batch_route(handler), size })
     }
 
+    /// Handles the jobs of workflows that run commands, [`command::KIND`](crate::command::KIND).
+    #[cfg(all(unix, feature = "commands"))]
+    pub fn commands(mut self, commands: crate::command::Commands) -> Self {
+        if let Err(error) = commands.check() {
+            self.refused = Some(error);
+        }
+        let grace = commands.grace_time();
+        let mut this = self.add(crate::command::KIND, Vec::new(), Route::One(commands.into_route()));
+        if let Some((_, handled, _)) = this.handlers.last_mut() {
+            handled.ends_within = Some(grace);
+        }
+        this
+    }
+
     fn add(mut self, kind: &'static str, needs: Vec<Needed>, route: Route) -> Self {
         self.needs.extend(needs.into_iter().map(|needed| (kind, needed)));
-        self.handlers.push((kind, Handled { route, backoff: None }, None));
+        self.handlers.push((kind, Handled { route, backoff: None, ends_within: None }, None));
         self
     }
 
@@ -228,6 +245,9 @@ impl WorkerBuilder {
         if let Some((kind, needed)) = self.needs.iter().find(|(_, needed)| !self.state.contains_key(&needed.id)) {
             let reason = format!("the handler of `{kind}` asks for a {}; give it by .state(…)", needed.name);
             return Err(Error::invalid("state", reason));
+        }
+        if let Some(error) = self.refused {
+            return Err(error);
         }
         let config = self.config()?;
         let mut handlers = HashMap::new();

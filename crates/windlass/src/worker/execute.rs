@@ -19,6 +19,10 @@ use windlass_core::time::Timestamp;
 
 /// When the kind should say how long to wait, and does not.
 const BY_DEFAULT: Retry = Retry::AfterMs(1_000);
+/// How much longer than it said a handler may take that ends by itself.
+const OVER: Duration = Duration::from_secs(2);
+/// How long such a handler has when the worker goes, which waits a second for it.
+const LEAVING: Duration = Duration::from_millis(800);
 
 /// How a handler ended.
 enum End<T> {
@@ -47,13 +51,20 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
     }
     let job = Arc::new(job);
     let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world) };
-    let limit = job.spec.timeout_ms.map(Duration::from_millis);
+    let over = handled.ends_within.map(|time| time + OVER);
+    let limit = job.spec.timeout_ms.map(Duration::from_millis).map(|limit| limit + over.unwrap_or_default());
     let stopped = async {
         active.stopped().await;
+        let leaving = async {
+            active.stopped_for(Stop::Leaving).await;
+            if over.is_some() {
+                tokio::time::sleep(LEAVING).await;
+            }
+        };
         // Told to stop, a handler has a moment to do it by itself.
         tokio::select! {
-            () = active.stopped_for(Stop::Leaving) => {}
-            () = tokio::time::sleep(shared.config.cancel_grace) => {}
+            () = leaving => {}
+            () = tokio::time::sleep(over.unwrap_or(shared.config.cancel_grace)) => {}
         }
     };
     let attempt = shared.world.attempts.begin(&job);
@@ -180,6 +191,10 @@ fn outcome(
     };
     let by_policy = |error: &JobError| retry_of(shared, handled, job, error);
     let stop = active.stop();
+    let end = match end {
+        End::Returned(Err(error)) if error.is_of_stop() => End::Stopped,
+        end => end,
+    };
     if !matches!(end, End::Returned(_)) {
         // Whatever the handler has left running, a thread perhaps, learns that nobody waits for it.
         active.tell(Stop::Lost);

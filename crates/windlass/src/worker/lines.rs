@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::MutexGuard;
 use windlass_core::Result;
-use windlass_core::store::{BATCH_MAX, LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal};
+use windlass_core::store::{
+    BATCH_MAX, LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal, Store,
+};
 
 /// How often the last lines of a job are tried before the job is reported without them.
 const LAST_TRIES: u32 = 4;
@@ -33,12 +35,48 @@ pub(super) async fn pass_on(shared: &Shared, actives: &[Arc<Active>]) {
             continue;
         }
         if let Some(place) = active.free_log_place() {
-            let lines = std::mem::take(&mut active.notes().lines);
+            let lines = active.notes().take_lines();
             parcels.push(Parcel { active, place, lines });
         }
     }
-    for parcels in parcels.chunks_mut(BATCH_MAX) {
-        send(shared, parcels).await;
+    let mut rest = &mut parcels[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at_mut(fitting(rest.iter().map(|parcel| parcel.lines.len())));
+        send(&*shared.store, now).await;
+        rest = later;
+    }
+}
+
+/// How many parcels of these sizes go in one call: at least one, and no more lines than a call may have.
+fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut lines = 0;
+    let fits = |size: &usize| {
+        lines += size;
+        lines <= BATCH_MAX
+    };
+    sizes.take_while(fits).count().max(1)
+}
+
+/// Adds lines of a handler that may say more than anybody wants to hold, and can wait: when many wait to be passed on they
+/// are, here and at once. While the store cannot take them this does not return. Dropped, it loses lines only that are on
+/// their way.
+#[cfg_attr(not(all(unix, feature = "commands")), expect(dead_code, reason = "only commands say so much"))]
+pub(crate) async fn push_all(store: &dyn Store, active: &Active, lines: Vec<LogLine>) {
+    let mut full = active.add_lines(lines);
+    let mut tries = 0;
+    // Ends when the store has taken them, or refuses them for good: then they are dropped.
+    while full {
+        let place = active.log_place().await;
+        // The keeper may have made room by now.
+        if active.notes().is_full() {
+            let lines = active.notes().take_lines();
+            send(store, &mut [Parcel { active, place, lines }]).await;
+        }
+        full = active.notes().is_full();
+        if full {
+            tries = (tries + 1).min(LAST_TRIES * 5);
+            tokio::time::sleep(TRY_AGAIN * tries).await;
+        }
     }
 }
 
@@ -61,9 +99,9 @@ pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
             if active.notes().lines.is_empty() {
                 return;
             }
-            let lines = std::mem::take(&mut active.notes().lines);
+            let lines = active.notes().take_lines();
             let mut parcel = [Parcel { active, place, lines }];
-            send(shared, &mut parcel).await;
+            send(&*shared.store, &mut parcel).await;
             let [Parcel { place: back, .. }] = parcel;
             place = back;
             if active.notes().lines.is_empty() {
@@ -83,13 +121,13 @@ pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
     }
 }
 
-async fn send(shared: &Shared, parcels: &mut [Parcel<'_>]) {
+async fn send(store: &dyn Store, parcels: &mut [Parcel<'_>]) {
     // Where an attempt begins to write, only the store knows.
     if parcels.iter().any(|parcel| parcel.place.is_none()) {
         let unknown = |parcel: &&mut Parcel<'_>| parcel.place.is_none();
         let mut new: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(unknown).collect();
         let asks = new.iter().map(|parcel| parcel.append(0, Vec::new())).collect();
-        let answers = append(shared, asks).await;
+        let answers = append(store, asks).await;
         for (parcel, answer) in new.iter_mut().zip(answers) {
             parcel.take_in(answer);
         }
@@ -97,7 +135,7 @@ async fn send(shared: &Shared, parcels: &mut [Parcel<'_>]) {
     let known = |parcel: &&mut Parcel<'_>| parcel.place.is_some() && !parcel.lines.is_empty();
     let mut known: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(known).collect();
     let appends = known.iter().map(|parcel| parcel.append(parcel.place.unwrap_or(0), parcel.lines.clone())).collect();
-    let answers = append(shared, appends).await;
+    let answers = append(store, appends).await;
     for (parcel, answer) in known.iter_mut().zip(answers) {
         if parcel.take_in(answer) {
             parcel.lines.clear();
@@ -132,12 +170,12 @@ impl Parcel<'_> {
 }
 
 /// One answer for each.
-async fn append(shared: &Shared, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
+async fn append(store: &dyn Store, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
     let n = appends.len();
     if n == 0 {
         return Vec::new();
     }
-    match shared.store.append_logs(appends).await {
+    match store.append_logs(appends).await {
         Ok(answers) => answers,
         Err(error) => vec![Err(error); n],
     }
@@ -162,6 +200,72 @@ pub(crate) fn lines_of(shared_now: windlass_core::time::Timestamp, text: &str) -
 mod tests {
     use super::*;
     use windlass_core::time::Timestamp;
+
+    /// A job that somebody holds.
+    #[cfg(all(unix, feature = "commands"))]
+    async fn held(store: &Arc<dyn Store>) -> Active {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Talk;
+        impl crate::Job for Talk {
+            const KIND: &'static str = "talk";
+            type Output = ();
+        }
+        crate::Client::new(Arc::clone(store)).enqueue(Talk).await.unwrap();
+        let request = windlass_core::store::ClaimRequest {
+            worker: "w".try_into().unwrap(),
+            request_id: 1,
+            queues: vec!["default".try_into().unwrap()],
+            kinds: windlass_core::store::Kinds::Any,
+            labels: windlass_core::name::Labels::default(),
+            max: 1,
+            lease_ms: 60_000,
+        };
+        let claimed = store.claim(request).await.unwrap();
+        Active::new(claimed.jobs[0].lease, super::super::health::now())
+    }
+
+    #[cfg(all(unix, feature = "commands"))]
+    #[tokio::test]
+    async fn however_much_is_said_little_is_held_and_nothing_is_lost() {
+        use super::super::active::{LINE_BYTES_FULL, LINES_FULL};
+        use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
+        use windlass_core::store::LogRequest;
+        let store = crate::open("memory://").unwrap();
+        let active = held(&store).await;
+        let calls = std::sync::atomic::AtomicU32::new(0);
+        // Now and then the store is away, or its answer gets lost.
+        let choose = move |method| match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 10 {
+            3 if method == Method::AppendLogs => Fault::Before,
+            7 if method == Method::AppendLogs => Fault::Lost,
+            _ => Fault::Pass,
+        };
+        let faulty = Faulty::new(Arc::clone(&store), FaultPlan::by(choose));
+        let line = |text: String| LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: text.into() };
+        let (most, at_once) = (200_000, 500);
+        let mut held_most = 0;
+        for first in (0..most).step_by(at_once) {
+            push_all(&faulty, &active, (first..first + at_once).map(|n| line(n.to_string())).collect()).await;
+            held_most = held_most.max(active.notes().lines.len());
+        }
+        assert!(held_most < LINES_FULL, "held {held_most}");
+        let rest = active.notes().lines.len();
+        let from = (most - rest - 10_000) as u64;
+        let page = store.read_logs(LogRequest { job: active.lease.job, from, limit: 10_000 }).await.unwrap();
+        assert_eq!(page.next, (most - rest) as u64);
+        assert!((from..).zip(&page.lines).all(|(n, (_, line))| line.text == n.to_string()));
+        for _ in 0..200 {
+            push_all(&faulty, &active, vec![line("x".repeat(LOG_LINE_BYTES_MAX))]).await;
+            let bytes: usize = active.notes().lines.iter().map(|line| line.text.len()).sum();
+            assert!(bytes < LINE_BYTES_FULL, "held {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn one_call_has_no_more_lines_than_a_store_takes() {
+        assert_eq!(fitting([4_000, 4_000, 2_000, 1].into_iter()), 3);
+        assert_eq!(fitting([BATCH_MAX + 1, 1].into_iter()), 1);
+        assert_eq!(fitting([1, BATCH_MAX].into_iter()), 1);
+    }
 
     #[test]
     fn text_is_cut_where_its_lines_end_and_where_they_are_too_long() {

@@ -35,7 +35,7 @@ use windlass_core::random::Random;
 use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 
 pub(crate) use active::Active;
-#[cfg(feature = "testing")]
+#[cfg(any(feature = "testing", all(unix, feature = "commands")))]
 pub(crate) use active::Stop;
 pub use builder::{Worker, WorkerBuilder};
 pub use health::Health;
@@ -44,6 +44,8 @@ pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;
 pub(crate) use lines::lines_of;
+#[cfg(all(unix, feature = "commands"))]
+pub(crate) use lines::push_all;
 pub(crate) use pool::Pool;
 pub use stop::Stopper;
 
@@ -74,6 +76,9 @@ impl Config {
 pub(crate) struct Handled {
     pub(crate) route: Route,
     pub(crate) backoff: Option<Backoff>,
+    /// It keeps its time itself and ends within this much once it is told to, or its time is over. Others have the worker's
+    /// grace when they are cancelled, and are dropped where they stand in all other cases.
+    pub(crate) ends_within: Option<Duration>,
 }
 
 /// How long to wait after an attempt failed; `None` gives up.

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[cfg(all(unix, feature = "commands"))]
+pub(crate) mod commands;
+
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
