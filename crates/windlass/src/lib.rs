@@ -1,5 +1,7 @@
 //! Background jobs that are never lost.
 
+#[cfg(feature = "artifacts")]
+pub mod artifacts;
 mod client;
 mod context;
 mod error;
@@ -43,6 +45,9 @@ pub mod __private {
 mod guide {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[cfg(feature = "artifacts")]
+    #[doc = include_str!("../../../docs/guide/artifacts.md")]
+    mod artifacts {}
     #[doc = include_str!("../../../docs/guide/dedup.md")]
     mod dedup {}
     #[doc = include_str!("../../../docs/guide/groups.md")]
