@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{MadeUp, MadeUpPieces, Place, artifact, assert_refused, broken, mode, put, tree};
 use windlass::artifacts::{
-    Artifact, ArtifactError, ArtifactResult, ArtifactSource, Limits, Manifest, PART_BYTES, PIECE_BYTES, Pieces, Put,
-    SourceFile, download, open, upload,
+    Artifact, ArtifactError, ArtifactResult, ArtifactSource, FolderSource, Limits, Manifest, PART_BYTES, PIECE_BYTES,
+    Pieces, Put, SourceFile, download, open, upload,
 };
 
 #[tokio::test]
@@ -258,6 +258,11 @@ async fn limits_hold() {
         place.write(&format!("{n}"), b"12345");
     }
     let too_large = |result: ArtifactResult<Manifest>| matches!(result, Err(ArtifactError::TooLarge { .. }));
+    // Before anything is read.
+    for limits in [Limits { files: 3, bytes: 20 }, Limits { files: 4, bytes: 19 }] {
+        let found = FolderSource::open(&place.source(), &["."], limits).await;
+        assert!(matches!(found, Err(ArtifactError::TooLarge { .. })), "{limits:?}");
+    }
     for store in place.stores() {
         let mut put = put();
         put.limits = Limits { files: 3, bytes: 100 };
@@ -311,7 +316,7 @@ async fn removing_a_run_leaves_nothing() {
     place.write("a/b.txt", b"x");
     for store in place.stores() {
         place.upload(&store, &["."]).await.unwrap();
-        place.upload(&store, &["."]).await.unwrap();
+        let manifest = place.upload(&store, &["."]).await.unwrap();
         let other = Put::new(Artifact::new("run-11", "dist").unwrap());
         upload(store.as_ref(), &other, &place.source(), &["."]).await.unwrap();
         if place.home().exists() {
@@ -321,6 +326,7 @@ async fn removing_a_run_leaves_nothing() {
         store.remove(&run).await.unwrap();
         assert_eq!(store.list(&run).await.unwrap(), []);
         assert!(matches!(store.manifest(&artifact()).await, Err(ArtifactError::NotFound { .. })));
+        assert!(store.get(&artifact(), &manifest.files()[0]).await.is_err(), "the content is gone, too");
         assert!(store.manifest(&other.artifact).await.is_ok(), "the other run is still there");
         store.remove(&run).await.unwrap();
         store.remove(&other.artifact.run).await.unwrap();

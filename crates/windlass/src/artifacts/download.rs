@@ -137,3 +137,21 @@ fn check_end(folder: &Folder, path: &str, shown: &str) -> ArtifactResult<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that is created between the last removal and that of the folder would keep the folder.
+    #[test]
+    fn after_it_is_cleared_nothing_is_created() {
+        let target = tempfile::tempdir().unwrap();
+        let cleared = Cleared(Arc::new(Stage::new(target.path(), Arc::default()).unwrap()));
+        let stage = Arc::clone(&cleared.0);
+        assert!(target.path().join(&stage.name).exists());
+        drop(cleared);
+        assert!(!target.path().join(&stage.name).exists());
+        let late = stage.create(0, false);
+        assert!(matches!(late, Err(ArtifactError::Unavailable { .. })), "{late:?}");
+    }
+}

@@ -188,8 +188,8 @@ impl ObjectArtifacts {
     }
 
     async fn put_manifest(&self, put: &Put, manifest: &Manifest) -> ArtifactResult<()> {
-        let before = self.editions(&put.artifact).await?.into_iter().filter(|one| one.attempt == put.attempt).max();
-        let number = before.map_or(0, |before| before.number.saturating_add(1));
+        let last = self.editions(&put.artifact).await?.into_iter().map(|edition| edition.number).max();
+        let number = last.map_or(0, |last| last.saturating_add(1));
         let edition = Edition { attempt: put.attempt, number, token: self.random.next_u64() };
         let text = manifest.to_json()?;
         if text.len() as u64 > MANIFEST_BYTES_MAX {
