@@ -112,6 +112,11 @@ async fn content_that_is_not_what_it_was_never_ends_well() {
     for pieces in [vec![&b"hell"[..]], vec![b"hello", b"!"], vec![b"hel", b"LO"], vec![]] {
         assert!(matches!(read(hello(), pieces.clone()).await, Err(ArtifactError::Damaged { .. })), "{pieces:?}");
     }
+    // What has no end is not read to its end.
+    let mut endless = Checked::new(hello(), Box::new(Given(vec![b"hello"; 1_000])));
+    assert_eq!(endless.next().await.unwrap().unwrap(), "hello");
+    let error = endless.next().await.unwrap_err().to_string();
+    assert!(error.contains("longer"), "{error}");
 }
 
 #[test]
