@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: time, ids and randomness are handed in.
 
+pub mod artifact;
 pub mod engine;
 pub mod error;
 pub mod graph;

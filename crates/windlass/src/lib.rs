@@ -1,5 +1,7 @@
 //! Background jobs that are never lost.
 
+#[cfg(feature = "artifacts")]
+pub mod artifacts;
 mod client;
 #[cfg(all(unix, feature = "commands"))]
 pub mod command;
@@ -49,6 +51,9 @@ mod guide {
     #[cfg(all(unix, feature = "commands"))]
     #[doc = include_str!("../../../docs/guide/commands.md")]
     mod commands {}
+    #[cfg(feature = "artifacts")]
+    #[doc = include_str!("../../../docs/guide/artifacts.md")]
+    mod artifacts {}
     #[doc = include_str!("../../../docs/guide/dedup.md")]
     mod dedup {}
     #[doc = include_str!("../../../docs/guide/groups.md")]
