@@ -341,3 +341,26 @@ fn a_join_needs_no_job_of_its_own() {
     assert_eq!(run.at("all").outcome, Some(Outcome::Failed));
     assert!(run.at("all").instances.is_empty());
 }
+
+#[test]
+fn what_never_runs_is_foreseen() {
+    let graph = graph(vec![
+        node("a", &[]),
+        when("inputs.deploy && needs.a.outputs.x", node("b", &[0])),
+        node("c", &[1]),
+        when("always()", node("d", &[1])),
+        when("needs.a.outputs.x || !inputs.deploy", node("e", &[0])),
+        when("success() && inputs.deploy", node("f", &[])),
+        when("failure() || inputs.none == null", node("g", &[0])),
+        Node { work: Work::Join { outputs: BTreeMap::new() }, ..node("h", &[1, 2]) },
+        Node { work: Work::Join { outputs: BTreeMap::new() }, ..node("i", &[0, 2]) },
+        Node { needs: vec![Need { node: 1, accepts: Accepts::ANY }], ..node("j", &[]) },
+    ]);
+    let because = |node| Some(Skip::Need { node, outcome: Outcome::Skipped });
+    let expected =
+        [None, Some(Skip::Condition), because(1), None, None, Some(Skip::Condition), None, because(1), None, None];
+    assert_eq!(foresee(&graph, &json!({"deploy": false})).unwrap(), expected);
+    assert!(foresee(&graph, &json!({"deploy": true})).unwrap().iter().all(Option::is_none));
+    assert_eq!(graph.levels().unwrap(), [0, 1, 2, 2, 1, 0, 1, 3, 3, 2]);
+    assert_eq!(graph.places()["j"], 9);
+}

@@ -255,6 +255,15 @@ impl Graph {
         if order.len() == self.nodes.len() { Ok(order) } else { Err(self.cycle(&left)) }
     }
 
+    /// How many nodes must have ended one after the other before each may start.
+    pub fn levels(&self) -> Result<Vec<usize>, Fault> {
+        let mut levels = vec![0; self.nodes.len()];
+        for at in self.order()? {
+            levels[at] = self.nodes[at].needs.iter().map(|need| levels[need.node] + 1).max().unwrap_or(0);
+        }
+        Ok(levels)
+    }
+
     /// Who needs each node. One that is needed twice by another stands there twice.
     pub fn dependents(&self) -> Vec<Vec<usize>> {
         let mut dependents = vec![Vec::new(); self.nodes.len()];
@@ -298,8 +307,13 @@ impl Graph {
         false
     }
 
-    /// The place of a node.
+    /// The place of a node. Whoever looks for many asks for [`Graph::places`].
     pub fn find(&self, id: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id)
+    }
+
+    /// The places of all nodes by name.
+    pub fn places(&self) -> HashMap<&str, usize> {
+        self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect()
     }
 }

@@ -53,6 +53,11 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Nothing more is told: looking further is of no use.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.borrow().len() >= PROBLEMS_MAX
+    }
+
     fn wrong<T>(&self, tree: &Tree, wanted: &str) -> Option<T> {
         self.say(Problem::new(tree.span.clone(), format!("{wanted} was expected here, and this is {}", tree.kind())));
         None

@@ -61,6 +61,9 @@ pub(super) fn read(
     let mut nodes = Vec::with_capacity(entries.len());
     let mut spans = Vec::with_capacity(entries.len());
     for (key, tree) in entries {
+        if reader.is_full() {
+            return None;
+        }
         check_id(reader, key);
         let Some(fields) = reader.fields(tree, "a job", &KEYS) else { continue };
         spans.push(fields.get("needs").map_or(key.span.clone(), |tree| tree.span.clone()));

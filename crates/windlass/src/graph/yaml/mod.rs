@@ -5,6 +5,7 @@
 
 mod draw;
 mod fields;
+mod inputs;
 mod jobs;
 mod names;
 mod tree;
@@ -14,6 +15,7 @@ mod workflow;
 mod tests;
 
 pub use draw::{Problem, Problems};
+pub use inputs::InputError;
 pub use workflow::{Input, InputKind, Trigger, Workflow};
 
 /// Reads a workflow; `file` is what it is called in errors.

@@ -255,3 +255,27 @@ fn anchors_may_be_repeated() {
     let workflow = good("jobs:\n  a: &job { run: x, retries: 1 }\n  b: *job\n");
     assert_eq!(workflow.graph.nodes[0].work, workflow.graph.nodes[1].work);
 }
+
+#[test]
+fn inputs_have_their_types_and_defaults() {
+    let text = "inputs: { t: , n: { type: number }, b: { type: boolean, default: true }, r: { required: true }, d: { required: true, default: x } }\njobs: { a: { run: x } }";
+    let workflow = good(text);
+    let given = |pairs: &[(&str, &str)]| {
+        workflow.resolve_inputs(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    };
+    assert_eq!(given(&[("r", "1")]), Ok(json!({"b": true, "d": "x", "r": "1"})));
+    let all = given(&[("r", ""), ("t", "true"), ("n", "1.5"), ("b", "false"), ("d", "7")]);
+    assert_eq!(all, Ok(json!({"b": false, "d": "7", "n": 1.5, "r": "", "t": "true"})));
+    assert_eq!(given(&[("r", ""), ("n", "-3")]).unwrap()["n"], json!(-3));
+    for (pairs, words) in [
+        (&[][..], "the input `r` must be given"),
+        (&[("r", ""), ("n", "NaN")], "`NaN` is no value for the input `n`; write a number"),
+        (&[("r", ""), ("b", "yes")], "write true or false"),
+        (&[("r", ""), ("zebra", "")], "there is no input `zebra`; there are b, d, n, r, t"),
+    ] {
+        let error = given(pairs).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let none = good("jobs: { a: { run: x } }").resolve_inputs([("x".to_owned(), String::new())].into());
+    assert_eq!(none.unwrap_err().to_string(), "there is no input `x`; the workflow takes none");
+}
