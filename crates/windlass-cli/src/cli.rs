@@ -63,6 +63,7 @@ pub(crate) enum Command {
     Schedules(commands::schedules::Schedules),
     Lint(commands::lint::Lint),
     Plan(commands::plan::Plan),
+    Schema(commands::schema::Schema),
     Explain(commands::explain::Explain),
     Doctor(commands::doctor::Doctor),
     Top(commands::top::Top),

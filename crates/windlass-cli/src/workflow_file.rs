@@ -4,6 +4,7 @@ use crate::failure::{Failure, say};
 use crate::ui::ERROR;
 use crate::values::count;
 use std::io::Read;
+use std::path::Path;
 use windlass::graph::yaml::{self, Problems, Workflow};
 
 /// The reader refuses what is longer; it must have seen a little more to say so.
@@ -36,7 +37,21 @@ impl WorkflowFile {
 
     /// What it says, or what is wrong with it.
     pub(crate) fn read(&self) -> Result<Workflow, Problems> {
-        yaml::read(&self.name, &self.text)
+        yaml::read_with(&self.name, &self.text, &|path| self.load(path))
+    }
+
+    /// A file that this one uses. A link does not lead out of its folder.
+    fn load(&self, path: &str) -> Result<String, String> {
+        let folder = Path::new(&self.name).parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let said = |error: std::io::Error| error.to_string();
+        let folder = folder.canonicalize().map_err(said)?;
+        let file = folder.join(path).canonicalize().map_err(said)?;
+        if !file.starts_with(&folder) {
+            return Err("it is a link that leads out of the folder".to_owned());
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(&file).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes)).map_err(said)?;
+        String::from_utf8(bytes).map_err(|error| error.utf8_error().to_string())
     }
 
     /// What it says. What is wrong with it is drawn on standard error.
@@ -45,7 +60,7 @@ impl WorkflowFile {
             if !json {
                 say(drawn(&problems));
             }
-            let faults = count(problems.all.len() as u64, "fault");
+            let faults = count(problems.count() as u64, "fault");
             let first = problems.all.first().map(|problem| {
                 let (line, column) = problems.place(problem);
                 format!(": {} at {line}:{column}", problem.message)

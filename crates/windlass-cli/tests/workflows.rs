@@ -111,3 +111,37 @@ fn inputs_are_checked() {
     let said = scene.run(&["plan", "bad.yml", "--json"]).fails(1, &["there is no job `biuld` at 3:12"]);
     assert_eq!(said.err.lines().count(), 1, "{said:?}");
 }
+
+#[test]
+fn the_schema_is_printed() {
+    let shown = Scene::new().run(&["schema"]).ok().out;
+    let committed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workflow.schema.json"));
+    assert_eq!(shown, committed.unwrap());
+}
+
+#[test]
+fn files_that_are_used_are_read_from_beside_the_first_one() {
+    let scene = Scene::new();
+    let write = |name: &str, text: &str| std::fs::write(scene.path(name), text).unwrap();
+    std::fs::create_dir(scene.path("flows")).unwrap();
+    write("outside.yml", "jobs: { x: { run: y } }");
+    write(
+        "flows/deploy.yml",
+        "inputs: { stage: { required: true } }\njobs:\n  push: { run: x, if: inputs.stage == 'live' }\n",
+    );
+    write("flows/ci.yml", "jobs:\n  a: { run: x }\n  b: { needs: a, uses: ./deploy.yml, with: { stage: test } }\n");
+    scene.run(&["lint", "flows/ci.yml"]).ok().shows(&["ok flows/ci.yml (4 jobs)"]);
+    scene.run(&["plan", "flows/ci.yml", "--ascii"]).ok().shows(&[
+        "ci: 2 jobs in 4 levels, 2 would be skipped",
+        "o a -- o b/> -- - b/push -- - b",
+        "would be skipped: `inputs.stage == 'live'` does not hold",
+    ]);
+    write("flows/bad.yml", "jobs: { a: { uses: ./worse.yml } }");
+    write("flows/worse.yml", "jobs: { a: { rum: x } }");
+    let faults = scene.run(&["lint", "flows/bad.yml", "--json"]).fails(1, &[]).json();
+    let files: Vec<&str> = faults.iter().filter_map(|fault| fault["file"].as_str()).collect();
+    assert_eq!(files, ["flows/bad.yml", "flows/worse.yml", "flows/worse.yml"]);
+    std::os::unix::fs::symlink(scene.path("outside.yml"), scene.path("flows/link.yml")).unwrap();
+    write("flows/out.yml", "jobs: { a: { uses: ./link.yml } }");
+    scene.run(&["lint", "flows/out.yml"]).fails(1, &[]).shows(&["a link that leads out of the folder"]);
+}

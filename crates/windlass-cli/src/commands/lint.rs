@@ -40,8 +40,8 @@ impl Lint {
                 }
                 Ok(_) => {}
                 Err(problems) => {
-                    faults += problems.all.len() as u64;
-                    faulty += 1;
+                    faults += problems.count() as u64;
+                    faulty += 1 + problems.used.len() as u64;
                     show(app, &problems)?;
                 }
             }
@@ -71,5 +71,5 @@ fn show(app: &App, problems: &Problems) -> Result<(), Failure> {
             "help": problem.help,
         }))?;
     }
-    Ok(())
+    problems.used.iter().try_for_each(|used| show(app, used))
 }

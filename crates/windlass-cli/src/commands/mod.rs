@@ -13,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod queues;
 pub(crate) mod schedules;
+pub(crate) mod schema;
 pub(crate) mod top;
 pub(crate) mod workers;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure
         Command::Lint(lint) => unless_interrupted(app, async { lint.run(app) }).await,
         Command::Man(man) => man.run(app),
         Command::Plan(plan) => unless_interrupted(app, async { plan.run(app) }).await,
+        Command::Schema(schema) => schema.run(app),
         Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await,
         Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await,
         Command::Groups(groups) => unless_interrupted(app, groups.run(app)).await,

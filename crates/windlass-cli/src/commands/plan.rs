@@ -129,7 +129,7 @@ fn table(graph: &Graph, skips: &[Option<Skip>]) -> Table {
     for (at, node) in graph.nodes.iter().enumerate() {
         let queue = match &node.work {
             Work::Job(job) => job.queue.to_string(),
-            Work::Gate | Work::Join { .. } => "-".to_owned(),
+            Work::Gate { .. } | Work::Join { .. } => "-".to_owned(),
         };
         table.row(vec![
             whole(&node.id),
@@ -150,7 +150,7 @@ fn does(node: &Node) -> String {
             }
             _ => job.kind.to_string(),
         },
-        Work::Gate => "enters a workflow".to_owned(),
+        Work::Gate { .. } => "enters a workflow".to_owned(),
         Work::Join { .. } => "leaves a workflow".to_owned(),
     }
 }
@@ -215,6 +215,9 @@ fn notes(graph: &Graph, node: &Node, skip: Option<&Skip>) -> Vec<String> {
             notes.push(if job.attempts == 2 { "1 retry".to_owned() } else { format!("{} retries", job.attempts - 1) });
         }
         notes.extend(job.timeout_ms.map(|ms| format!("timeout {}", Span { ms })));
+        if let Some(group) = &job.group {
+            notes.push(format!("{} of group {} at once", job.group_max.unwrap_or(1), group.as_str()));
+        }
         if job.priority != 0 {
             notes.push(format!("priority {}", job.priority));
         }
@@ -254,6 +257,8 @@ fn job_json(graph: &Graph, at: usize, levels: &[usize], skips: &[Option<Skip>]) 
         shown.insert("retries".to_owned(), json!(job.attempts.saturating_sub(1)));
         shown.insert("timeout_ms".to_owned(), json!(job.timeout_ms));
         shown.insert("priority".to_owned(), json!(job.priority));
+        shown.insert("group".to_owned(), json!(job.group));
+        shown.insert("group_max".to_owned(), json!(job.group_max));
     }
     shown
 }

@@ -134,7 +134,7 @@ fn label(node: &Node, look: &Look, cut: usize, canvas: Canvas) -> Label {
     line.put(look.mark.sign(canvas.ascii), look.mark.style());
     let name = match node.work {
         // Doors of a sub-graph.
-        Work::Gate | Work::Join { .. } => STRONG,
+        Work::Gate { .. } | Work::Join { .. } => STRONG,
         Work::Job(_) => Style::new(),
     };
     line.text(" ", Style::new());

@@ -5,6 +5,9 @@ use windlass::core::graph::Graph;
 /// Parts of a row, to tell wishes apart.
 const PARTS: usize = 64;
 
+/// The row to begin with: there is room above it. Rows at the top in which nothing stands are not drawn.
+const FIRST: usize = 64;
+
 /// What stands at one place of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
@@ -61,7 +64,7 @@ pub(super) fn place(graph: &Graph, levels: &[usize]) -> Layout {
         let nodes = (0..levels.len()).filter(|&node| levels[node] == column).map(Item::Node);
         let passes =
             (0..levels.len()).filter(|&node| levels[node] < column && layout.last(node) > column).map(Item::Pass);
-        layout.columns.push(nodes.chain(passes).enumerate().map(|(row, item)| Placed { item, row }).collect());
+        layout.columns.push(nodes.chain(passes).zip(FIRST..).map(|(item, row)| Placed { item, row }).collect());
     }
     for column in 1..count {
         settle(&mut layout, column, column - 1, true);
@@ -94,14 +97,13 @@ fn settle(layout: &mut Layout, column: usize, other: usize, reorder: bool) {
         wished.sort_by_key(|(wish, _)| *wish);
     }
     let mut next = 0;
-    let rows: Vec<Placed> = wished
-        .into_iter()
-        .map(|(wish, placed)| {
-            let row = (wish / PARTS).max(next);
-            next = row + 1;
-            Placed { row, ..placed }
-        })
-        .collect();
+    let mut rows = Vec::with_capacity(wished.len());
+    // Those that wish for the same row stand around it.
+    for alike in wished.chunk_by(|a, b| a.0 == b.0) {
+        next = (alike[0].0 / PARTS).saturating_sub((alike.len() - 1) / 2).max(next);
+        rows.extend(alike.iter().zip(next..).map(|((_, placed), row)| Placed { row, ..*placed }));
+        next += alike.len();
+    }
     layout.columns[column] = rows;
 }
 

@@ -1,7 +1,7 @@
 //! Conditions and values: a small language without side effects.
 //!
 //! Text literals stand in `'…'` (a quote is doubled), paths read `needs.<job>.outputs.<key>`, `needs.<job>.result`,
-//! `inputs.<name>`, `env.<NAME>` and `matrix.<key>`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `&&`, `||`, `!` and parentheses do
+//! `inputs.<name>`, `env.<NAME>` and `matrix.<key>`, in the outputs of a workflow `jobs.<job>.outputs.<key>`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `&&`, `||`, `!` and parentheses do
 //! what they look like; functions are `always()`, `success()`, `failure()`, `contains(in, what)`, `startsWith(text, start)`,
 //! `endsWith(text, end)` and `fromJSON(text)`. What is not there is `null`.
 //!
