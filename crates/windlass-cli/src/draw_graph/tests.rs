@@ -113,8 +113,7 @@ fn what_does_not_fit_is_cut_then_listed() {
     for width in [30, 40, 50, 60, 80] {
         assert!(shown(width).lines().all(|line| line.chars().count() <= width), "{width}:\n{}", shown(width));
     }
-    let list =
-        "1  ○ lint\n   ○ build\n2  ○ docs  ← lint\n   ○ test  ← lint, build\n3  ○ a-job-with-a-very-long-name-th";
+    let list = "1  ○ lint\n   ○ build\n2  ○ docs  ← lint\n   ○ test  ← lint, build\n3  ○ a-job-with-a-very-long-name-t";
     assert!(shown(34).starts_with(list), "{}", shown(34));
 }
 
