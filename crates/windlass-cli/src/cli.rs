@@ -19,6 +19,7 @@ Examples:
   windlass enqueue mail welcome '{\"to\":\"ada\"}'           one job
   windlass jobs list --state failed                      what went wrong
   windlass explain 0-01k9z3v8q2f7t8x6m5n4p3r2s1           why a job is not running
+  windlass lint ci.yml && windlass plan ci.yml           look at a workflow before it is run
   windlass doctor                                        what is wrong, and what to do
   WINDLASS_STORE=sqlite://jobs.db windlass top           watch a store
 
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     Workers(commands::workers::Workers),
     #[command(subcommand)]
     Schedules(commands::schedules::Schedules),
+    Lint(commands::lint::Lint),
+    Plan(commands::plan::Plan),
+    Schema(commands::schema::Schema),
     Explain(commands::explain::Explain),
     Doctor(commands::doctor::Doctor),
     Top(commands::top::Top),

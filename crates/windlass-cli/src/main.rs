@@ -6,6 +6,7 @@ mod app;
 mod cli;
 mod commands;
 mod config;
+mod draw_graph;
 mod failure;
 mod job_input;
 mod job_name;
@@ -18,6 +19,7 @@ mod terminal;
 mod ui;
 mod values;
 mod view;
+mod workflow_file;
 
 use std::process::ExitCode;
 

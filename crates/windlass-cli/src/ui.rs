@@ -12,6 +12,7 @@ pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const STRONG: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Where output goes, and in which form.
 #[derive(Clone, Copy, Debug)]

@@ -25,26 +25,33 @@ fn check(field: &'static str, text: &str) -> Result<()> {
 pub fn nearest<'n>(typed: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     // Nobody means a name of another length.
     let alike = known.into_iter().filter(|name| name.len().abs_diff(typed.len()) <= 3 && name.len() <= NAME_BYTES_MAX);
-    let near = alike.map(|name| (distance(name, typed), name)).min_by_key(|(distance, _)| *distance);
+    let typed = typed.to_lowercase().into_bytes();
+    let mut rows = [Vec::new(), Vec::new(), Vec::new()];
+    let near = alike.map(|name| (distance(name, &typed, &mut rows), name)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, name)| *distance <= (name.len() / 3).max(1)).map(|(_, name)| name)
 }
 
-/// How many letters differ, are missing or have changed places: enough to suggest a name.
-fn distance(known: &str, typed: &str) -> usize {
-    let (known, typed) = (known.to_lowercase().into_bytes(), typed.to_lowercase().into_bytes());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=typed.len()).collect()];
+/// How many letters differ, are missing or have changed places: enough to suggest a name. The rows are room to work in.
+fn distance(known: &str, typed: &[u8], rows: &mut [Vec<usize>; 3]) -> usize {
+    let known = known.to_lowercase();
+    let known = known.as_bytes();
+    rows[1].clear();
+    rows[1].extend(0..=typed.len());
     for (i, a) in known.iter().enumerate() {
-        let mut row = vec![i + 1];
+        // The row before the last one, the last one, and the one that is made.
+        let [older, last, row] = rows;
+        row.clear();
+        row.push(i + 1);
         for (j, b) in typed.iter().enumerate() {
-            let mut least = (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            let mut least = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && known[i - 1] == *b && typed[j - 1] == *a {
-                least = least.min(rows[i - 1][j - 1] + 1);
+                least = least.min(older[j - 1] + 1);
             }
             row.push(least);
         }
-        rows.push(row);
+        rows.rotate_left(1);
     }
-    rows[known.len()][typed.len()]
+    rows[1][typed.len()]
 }
 
 macro_rules! name_type {

@@ -8,9 +8,12 @@ pub(crate) mod enqueue;
 pub(crate) mod explain;
 pub(crate) mod groups;
 pub(crate) mod jobs;
+pub(crate) mod lint;
 pub(crate) mod man;
+pub(crate) mod plan;
 pub(crate) mod queues;
 pub(crate) mod schedules;
+pub(crate) mod schema;
 pub(crate) mod top;
 pub(crate) mod workers;
 
@@ -30,7 +33,10 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure
         Command::Enqueue(enqueue) => enqueue.run(app).await,
         Command::Top(top) => top.run(app).await,
         Command::Completions(completions) => completions.run(app),
+        Command::Lint(lint) => unless_interrupted(app, async { lint.run(app) }).await,
         Command::Man(man) => man.run(app),
+        Command::Plan(plan) => unless_interrupted(app, async { plan.run(app) }).await,
+        Command::Schema(schema) => schema.run(app),
         Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await,
         Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await,
         Command::Groups(groups) => unless_interrupted(app, groups.run(app)).await,

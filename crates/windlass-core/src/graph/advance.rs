@@ -4,6 +4,7 @@ use super::expr::{Expr, Scope};
 use super::model::{Graph, MATRIX_MAX, Source, Work};
 use super::progress::{End, Event, Outcome, Progress, Skip};
 use super::scope::NodeScope;
+use super::template::Template;
 use crate::id::JobId;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
@@ -187,10 +188,16 @@ impl Step<'_> {
     /// All needs of a node have ended.
     fn decide(&mut self, node: usize) {
         let scope = NodeScope { graph: self.graph, progress: self.progress, inputs: self.inputs, node, row: None };
+        let is_exit = matches!(self.graph.nodes[node].work, Work::Join { .. });
+        let shut = scope.shut().map(|(node, outcome)| Skip::Need { node, outcome });
+        if shut.is_some() && !is_exit {
+            // Nothing in a sub-graph is run that was not entered, whatever it says itself.
+            return self.settle(node, Outcome::Skipped, shut);
+        }
         let refused = scope.refused();
         let runs = match &self.graph.nodes[node].condition {
             Some(condition) => condition.holds(&scope),
-            None => refused.is_none() || matches!(self.graph.nodes[node].work, Work::Join { .. }),
+            None => refused.is_none() || is_exit,
         };
         if !runs {
             let asks = self.graph.nodes[node].condition.as_ref().is_some_and(Expr::asks_status);
@@ -201,12 +208,19 @@ impl Step<'_> {
             return self.settle(node, Outcome::Skipped, Some(skip));
         }
         match &self.graph.nodes[node].work {
-            Work::Gate => self.settle(node, Outcome::Succeeded, None),
+            Work::Gate { inputs } => {
+                // As JSON, so that a number stays one.
+                let fill =
+                    |(key, value): (&String, &Value)| (key.clone(), Template::fill_all(value, &scope).to_string());
+                let outputs = inputs.iter().map(fill).collect();
+                self.emit(Event::Settled { node, outcome: Outcome::Succeeded, skip: None, outputs });
+            }
             Work::Join { outputs } => {
                 let read = |(key, expr): (&String, &Expr)| (key.clone(), super::expr::text(&expr.value(&scope)));
                 let outputs = outputs.iter().map(read).collect();
                 let outcome = self.joined(node);
-                self.emit(Event::Settled { node, outcome, skip: None, outputs });
+                let skip = shut.filter(|_| outcome == Outcome::Skipped);
+                self.emit(Event::Settled { node, outcome, skip, outputs });
             }
             Work::Job(_) => self.start(node),
         }

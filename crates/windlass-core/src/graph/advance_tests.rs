@@ -1,5 +1,5 @@
 use super::expr::Expr;
-use super::properties::{ended, graph, ids, job, node};
+use super::properties::{ended, gate, graph, ids, job, node};
 use super::*;
 use crate::id::JobId;
 use serde_json::{Map, Value, json};
@@ -272,8 +272,8 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
 
 #[test]
 fn a_sub_graph_is_entered_and_left_once() {
-    let gate = Node { work: Work::Gate, ..when("inputs.deploy", node("deploy/start", &[0])) };
-    let inner = |id: &str, needs: &[usize]| Node { inside: Some(4), ..node(id, needs) };
+    let gate = Node { work: gate(), ..when("inputs.deploy", node("deploy/>", &[0])) };
+    let inner = |id: &str, needs: &[usize]| Node { inside: Some(4), entrance: Some(1), ..node(id, needs) };
     let outputs = BTreeMap::from([("url".to_owned(), Expr::parse("needs.push.outputs.url").unwrap())]);
     let any = |node| Need { node, accepts: Accepts::ANY };
     let exit = Node { work: Work::Join { outputs }, needs: vec![any(2), any(3)], ..node("deploy", &[]) };
@@ -294,6 +294,7 @@ fn a_sub_graph_is_entered_and_left_once() {
     run.end("deploy/push", Outcome::Succeeded, &[("url", "u")]);
     run.succeed("deploy/test");
     assert_eq!(run.at("deploy").outcome, Some(Outcome::Succeeded));
+    assert_eq!(run.at("deploy").outputs["url"], "u");
     assert_eq!(run.running(), ["z"]);
 
     let mut run = Run::new(nodes());
@@ -340,4 +341,67 @@ fn a_join_needs_no_job_of_its_own() {
     run.end("b", Outcome::Failed, &[]);
     assert_eq!(run.at("all").outcome, Some(Outcome::Failed));
     assert!(run.at("all").instances.is_empty());
+}
+
+#[test]
+fn what_never_runs_is_foreseen() {
+    let graph = graph(vec![
+        node("a", &[]),
+        when("inputs.deploy && needs.a.outputs.x", node("b", &[0])),
+        node("c", &[1]),
+        when("always()", node("d", &[1])),
+        when("needs.a.outputs.x || !inputs.deploy", node("e", &[0])),
+        when("success() && inputs.deploy", node("f", &[])),
+        when("failure() || inputs.none == null", node("g", &[0])),
+        Node { work: Work::Join { outputs: BTreeMap::new() }, ..node("h", &[1, 2]) },
+        Node { work: Work::Join { outputs: BTreeMap::new() }, ..node("i", &[0, 2]) },
+        Node { needs: vec![Need { node: 1, accepts: Accepts::ANY }], ..node("j", &[]) },
+    ]);
+    let because = |node| Some(Skip::Need { node, outcome: Outcome::Skipped });
+    let expected =
+        [None, Some(Skip::Condition), because(1), None, None, Some(Skip::Condition), None, because(1), None, None];
+    assert_eq!(foresee(&graph, &json!({"deploy": false})).unwrap(), expected);
+    assert!(foresee(&graph, &json!({"deploy": true})).unwrap().iter().all(Option::is_none));
+    assert_eq!(graph.levels().unwrap(), [0, 1, 2, 2, 1, 0, 1, 3, 3, 2]);
+    assert_eq!(graph.places()["j"], 9);
+}
+
+#[test]
+fn a_sub_graph_reads_what_it_was_given() {
+    let given = json!({"n": 3, "who": "${{ needs.a.outputs.name }}", "list": ["${{ inputs.x }}"]});
+    let gate = Node { work: Work::Gate { inputs: given.as_object().unwrap().clone() }, ..node("s/>", &[0]) };
+    let inner = |id: &str, needs: &[usize]| Node { inside: Some(5), entrance: Some(1), ..node(id, needs) };
+    let exit = Node {
+        work: Work::Join { outputs: BTreeMap::new() },
+        needs: (2..5).map(|node| Need { node, accepts: Accepts::ANY }).collect(),
+        ..node("s", &[])
+    };
+    let mut run = Run::new(vec![
+        node("a", &[]),
+        gate,
+        when("inputs.n == 3 && inputs.who == 'ada' && inputs.list[0] == 'run'", inner("s/yes", &[1])),
+        when("inputs.x == 'run'", inner("s/no", &[1])),
+        when("always()", inner("s/always", &[2])),
+        exit,
+    ]);
+    run.inputs = json!({"x": "run"});
+    run.end("a", Outcome::Succeeded, &[("name", "ada")]);
+    // What the run was given is not seen inside.
+    assert_eq!((run.running(), run.at("s/no").outcome), (vec!["s/yes"], Some(Outcome::Skipped)));
+    assert_eq!(run.at("s/>").outputs["n"], "3");
+    let mut run = Run { progress: Progress::new(&run.graph), ..run };
+    run.advance(Vec::new());
+    run.end("a", Outcome::Failed, &[]);
+    let shut = Some(Skip::Need { node: 1, outcome: Outcome::Skipped });
+    assert_eq!((run.at("s/always").skip.clone(), run.at("s/yes").skip.clone()), (shut.clone(), shut));
+    assert_eq!(run.at("s").outcome, Some(Outcome::Skipped));
+}
+
+#[test]
+fn doors_that_are_none_are_refused() {
+    let lost = |entrance, inside| Node { entrance, inside, ..node("a", &[]) };
+    for node in [lost(Some(7), None), lost(None, Some(7)), lost(Some(0), None), lost(None, Some(0))] {
+        let fault = graph(vec![node]).check().unwrap_err();
+        assert_eq!(fault.to_string(), "job `a` belongs to a sub-graph, and there is none");
+    }
 }

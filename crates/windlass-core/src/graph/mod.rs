@@ -7,6 +7,7 @@
 
 mod advance;
 pub mod expr;
+mod foresee;
 mod model;
 mod progress;
 mod scope;
@@ -18,6 +19,7 @@ mod advance_tests;
 mod properties;
 
 pub use advance::{Happened, advance, descendants, reruns, resume};
+pub use foresee::foresee;
 pub use model::{Accepts, Fault, Graph, MATRIX_MAX, Matrix, NEEDS_MAX, NODES_MAX, Need, Node, NodeJob, Source, Work};
 pub use progress::{End, Event, Instance, NodeProgress, Outcome, Progress, RunResult, Skip};
 pub use scope::NodeScope;

@@ -2,7 +2,7 @@
 
 use super::expr::Expr;
 use super::template::Template;
-use crate::name::{GroupName, Kind, QueueName};
+use crate::name::{Kind, QueueName};
 use crate::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -53,6 +53,10 @@ pub struct Node {
     /// The exit of the sub-graph that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
+    /// The entrance of the sub-graph that it belongs to: its inputs are what that was given, and it is not run unless that
+    /// was passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entrance: Option<usize>,
     /// Environment, over that of the graph.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -66,8 +70,12 @@ pub struct Node {
 pub enum Work {
     /// A job.
     Job(Box<NodeJob>),
-    /// Nothing: it is over as soon as it starts. The entrance of a sub-graph.
-    Gate,
+    /// Nothing: it is over as soon as it starts. The entrance of a sub-graph, with what that is given.
+    Gate {
+        /// The inputs of the sub-graph; the texts in them are templates.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        inputs: Map<String, Value>,
+    },
     /// Nothing: it ends as those end that it needs. The exit of a sub-graph, with what others may read of it.
     Join {
         /// Outputs, from those of the nodes inside.
@@ -97,9 +105,12 @@ pub struct NodeJob {
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// The group it belongs to.
+    /// The group it belongs to; it is named when the job starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<GroupName>,
+    pub group: Option<Template>,
+    /// How many of that group may run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_max: Option<u32>,
 }
 
 /// One node needs another.
@@ -192,6 +203,12 @@ pub enum Fault {
         /// The place that is not there.
         need: usize,
     },
+    /// A node of a sub-graph that is not there.
+    #[error("job `{id}` belongs to a sub-graph, and there is none")]
+    Outside {
+        /// The node.
+        id: String,
+    },
     /// Nodes that wait for each other for ever.
     #[error("jobs wait for each other: {}", .ids.join(" → "))]
     Cycle {
@@ -230,6 +247,13 @@ impl Graph {
             if places.insert(node.id.as_str(), at).is_some() {
                 return Err(Fault::Twice { id: node.id.clone(), node: at });
             }
+            let gate = node.entrance.map(|at| self.nodes.get(at).map(|node| &node.work));
+            let exit = node.inside.map(|at| self.nodes.get(at).map(|node| &node.work));
+            if !matches!(gate, None | Some(Some(Work::Gate { .. })))
+                || !matches!(exit, None | Some(Some(Work::Join { .. })))
+            {
+                return Err(Fault::Outside { id: node.id.clone() });
+            }
             if let Some(need) = node.needs.iter().find(|need| need.node >= self.nodes.len()) {
                 return Err(Fault::Missing { id: node.id.clone(), need: need.node });
             }
@@ -253,6 +277,15 @@ impl Graph {
             }
         }
         if order.len() == self.nodes.len() { Ok(order) } else { Err(self.cycle(&left)) }
+    }
+
+    /// How many nodes must have ended one after the other before each may start.
+    pub fn levels(&self) -> Result<Vec<usize>, Fault> {
+        let mut levels = vec![0; self.nodes.len()];
+        for at in self.order()? {
+            levels[at] = self.nodes[at].needs.iter().map(|need| levels[need.node] + 1).max().unwrap_or(0);
+        }
+        Ok(levels)
     }
 
     /// Who needs each node. One that is needed twice by another stands there twice.
@@ -298,8 +331,26 @@ impl Graph {
         false
     }
 
-    /// The place of a node.
+    /// What stands before the names that a node speaks of: those in a sub-graph speak of each other.
+    pub(super) fn prefix(&self, node: usize) -> String {
+        let Some(node) = self.nodes.get(node) else { return String::new() };
+        let around = |id: &str| id.rfind('/').map_or(String::new(), |slash| id[..=slash].to_owned());
+        match node.work {
+            Work::Job(_) => around(&node.id),
+            // It is named after its sub-graph, and given what those outside know.
+            Work::Gate { .. } => around(around(&node.id).trim_end_matches('/')),
+            // It tells what those inside know.
+            Work::Join { .. } => format!("{}/", node.id),
+        }
+    }
+
+    /// The place of a node. Whoever looks for many asks for [`Graph::places`].
     pub fn find(&self, id: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id)
+    }
+
+    /// The places of all nodes by name.
+    pub fn places(&self) -> HashMap<&str, usize> {
+        self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect()
     }
 }

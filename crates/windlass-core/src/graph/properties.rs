@@ -20,7 +20,14 @@ pub(super) fn job() -> Work {
         retry: RetryPolicy::None,
         timeout_ms: None,
         group: None,
+        group_max: None,
     }))
+}
+
+/// An entrance that gives on what the run was given.
+pub(super) fn gate() -> Work {
+    let given = ["yes", "rows"].map(|name| (name.to_owned(), json!(format!("${{{{ inputs.{name} }}}}"))));
+    Work::Gate { inputs: given.into_iter().collect() }
 }
 
 pub(super) fn node(id: &str, needs: &[usize]) -> Node {
@@ -32,6 +39,7 @@ pub(super) fn node(id: &str, needs: &[usize]) -> Node {
         matrix: None,
         continue_on_error: false,
         inside: None,
+        entrance: None,
         env: BTreeMap::new(),
         work: job(),
     }
@@ -85,7 +93,7 @@ fn arb_node(at: usize) -> impl Strategy<Value = Node> {
         1 => Just(Some("false")),
         1 => Just(Some("inputs.yes")),
     ];
-    let work = prop_oneof![5 => Just(job()), 1 => Just(Work::Gate), 1 => Just(Work::Join { outputs: BTreeMap::new() })];
+    let work = prop_oneof![5 => Just(job()), 1 => Just(gate()), 1 => Just(Work::Join { outputs: BTreeMap::new() })];
     (needs, condition, arb_matrix(), any::<bool>(), work).prop_map(move |(needs, condition, matrix, forgiven, work)| {
         Node {
             needs: if at == 0 {
@@ -103,7 +111,31 @@ fn arb_node(at: usize) -> impl Strategy<Value = Node> {
 }
 
 fn arb_graph() -> impl Strategy<Value = Graph> {
-    (1..10_usize).prop_flat_map(|count| (0..count).map(arb_node).collect::<Vec<_>>()).prop_map(graph)
+    let plain = (1..10_usize).prop_flat_map(|count| (0..count).map(arb_node).collect::<Vec<_>>()).prop_map(graph);
+    let condition = prop_oneof![2 => Just(None), 1 => Just(Some("inputs.none")), 1 => Just(Some("inputs.yes"))];
+    (plain, prop::option::of(condition)).prop_map(|(graph, enclose)| match enclose {
+        Some(condition) => enclosed(graph, condition),
+        None => graph,
+    })
+}
+
+/// A graph in another one: an entrance before it, an exit behind it, and one that needs that.
+fn enclosed(inner: Graph, condition: Option<&str>) -> Graph {
+    let exit = inner.nodes.len() + 1;
+    let condition = condition.map(|text| Expr::parse(text).unwrap());
+    let mut nodes = vec![Node { work: gate(), condition, ..node("s/>", &[]) }];
+    for mut node in inner.nodes {
+        node.needs.iter_mut().for_each(|need| need.node += 1);
+        if node.needs.is_empty() {
+            node.needs.push(Need { node: 0, accepts: Accepts::default() });
+        }
+        nodes.push(Node { id: format!("s/{}", node.id), inside: Some(exit), entrance: Some(0), ..node });
+    }
+    let needs = (1..exit).map(|node| Need { node, accepts: Accepts::ANY }).collect();
+    let work = Work::Join { outputs: BTreeMap::new() };
+    nodes.push(Node { needs, work, entrance: Some(0), ..node("s", &[]) });
+    nodes.push(node("after", &[exit]));
+    graph(nodes)
 }
 
 /// What the world does at each turn.
@@ -185,6 +217,11 @@ impl World {
         for (at, node) in progress.nodes.iter().enumerate() {
             let most = self.graph.nodes[at].matrix.as_ref().and_then(|matrix| matrix.parallel_max);
             assert!(most.is_none_or(|most| node.running() <= most as usize), "too many at once");
+            let gate = self.graph.nodes[at].entrance.map(|gate| &progress.nodes[gate]);
+            if gate.is_some_and(|gate| gate.outcome == Some(Outcome::Skipped)) {
+                assert!(node.instances.is_empty() && node.outcome.is_some(), "something ran behind a closed door");
+                assert!(node.skip.is_some(), "nobody knows why it was not run: {node:?}");
+            }
             assert_eq!(node.ended, node.instances.iter().filter(|one| one.outcome.is_some()).count());
         }
         // What is stored is what was decided.

@@ -23,10 +23,26 @@ pub struct NodeScope<'s> {
 impl NodeScope<'_> {
     /// The node of this name among those that are needed. Inside a sub-graph, names are those of the sub-graph.
     fn needed(&self, name: &str) -> Option<usize> {
-        let node = &self.graph.nodes[self.node];
-        let inside = node.id.rfind('/').map(|slash| format!("{}{name}", &node.id[..=slash]));
-        let is_named = |id: &str| id == name || inside.as_deref() == Some(id);
-        node.needs.iter().map(|need| need.node).find(|&at| is_named(&self.graph.nodes[at].id))
+        let prefix = self.graph.prefix(self.node);
+        let is_named = |id: &str| id.strip_prefix(&prefix) == Some(name) || id == name;
+        self.graph.nodes[self.node].needs.iter().map(|need| need.node).find(|&at| is_named(&self.graph.nodes[at].id))
+    }
+
+    /// The entrance of the sub-graph around it and how that ended, unless it was passed.
+    pub fn shut(&self) -> Option<(usize, Outcome)> {
+        let gate = self.graph.nodes[self.node].entrance?;
+        match self.progress.nodes.get(gate)?.outcome {
+            Some(Outcome::Succeeded) => None,
+            outcome => Some((gate, outcome.unwrap_or(Outcome::Skipped))),
+        }
+    }
+
+    /// The inputs that it reads: those of the run, or what the sub-graph around it was given.
+    fn input(&self, path: &[String]) -> Option<Value> {
+        let Some(gate) = self.graph.nodes[self.node].entrance else { return inside(self.inputs, path) };
+        let (name, rest) = path.split_first()?;
+        let text = self.progress.nodes.get(gate)?.outputs.get(name)?;
+        inside(&serde_json::from_str(text).ok()?, rest)
     }
 
     /// The first need that ended in a way that is not accepted.
@@ -51,15 +67,15 @@ impl Scope for NodeScope<'_> {
         let (root, rest) = path.split_first()?;
         let of = |map: &std::collections::BTreeMap<String, String>, key: &str| map.get(key).cloned().map(Value::String);
         match (root.as_str(), rest) {
-            ("needs", [name, field]) if field == "result" => {
+            ("needs" | "jobs", [name, field]) if field == "result" => {
                 let outcome = self.progress.nodes[self.needed(name)?].outcome?;
                 Some(Value::String(outcome.name().to_owned()))
             }
-            ("needs", [name, field, key]) if field == "outputs" => {
+            ("needs" | "jobs", [name, field, key]) if field == "outputs" => {
                 of(&self.progress.nodes[self.needed(name)?].outputs, key)
             }
             ("env", [key]) => of(&self.graph.nodes[self.node].env, key).or_else(|| of(&self.graph.env, key)),
-            ("inputs", rest) => inside(self.inputs, rest),
+            ("inputs", rest) => self.input(rest),
             ("matrix", [key, rest @ ..]) => inside(self.row?.get(key)?, rest),
             _ => None,
         }

@@ -3,4 +3,4 @@
 #[cfg(feature = "yaml")]
 pub mod yaml;
 
-pub use windlass_core::graph::{Accepts, Graph, Matrix, Need, Node, NodeJob, Source, Work};
+pub use windlass_core::graph::{Accepts, Graph, Matrix, Need, Node, NodeJob, Source, Work, foresee};

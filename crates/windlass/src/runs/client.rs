@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::message::Message;
-use super::mind::Mind;
+use super::mind::{Mind, Thought};
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use windlass_core::graph::{Graph, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{FeedRequest, NewRun, RunCreated, RunState, Store, WaitFor};
+use windlass_core::store::{FeedRequest, NewRun, RunCreated, RunState, Setting, Store, WaitFor};
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Error, Result};
 
@@ -106,7 +106,10 @@ impl Runs {
                     bytes
                 }
             };
-            let new = self.prepare(run, definition)?;
+            let (new, settings) = self.prepare(run, definition)?;
+            for setting in settings {
+                self.store.configure(setting).await?;
+            }
             ids.push(new.id);
             news.push(new);
         }
@@ -114,21 +117,21 @@ impl Runs {
         Ok(ids.into_iter().zip(answers).map(|(id, answer)| answer.map(|created| (id, created))).collect())
     }
 
-    fn prepare(&self, run: NewGraphRun, definition: Bytes) -> Result<NewRun> {
+    fn prepare(&self, run: NewGraphRun, definition: Bytes) -> Result<(NewRun, Vec<Setting>)> {
         let id = run.id.unwrap_or_else(|| self.ids.next_run());
         let input = encode_input(&run.inputs)?.into();
         let name = run.graph.name.clone();
         let timeout_ms = run.graph.timeout_ms;
         let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
         // Only the store's clock counts; this one stands in the history's first entries, for people.
-        let mut steps = mind.think(Vec::new(), SystemClock.now(), &self.ids)?.steps;
+        let Thought { mut steps, settings } = mind.think(Vec::new(), SystemClock.now(), &self.ids)?;
         let more = steps.len() > 1;
         let mut step = steps.swap_remove(0);
         // The engines do the rest, if it is too much for one step.
         step.wake =
             if more { Some(Due::Now) } else { timeout_ms.map(Due::DelayMs).filter(|_| !step.state.is_terminal()) };
         let keep_ms = run.keep.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
-        Ok(NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step })
+        Ok((NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step }, settings))
     }
 
     /// The ids are ours, so a call whose answer got lost may be repeated.

@@ -12,7 +12,7 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunRead, RunStep, RunsClaimed, Store, WaitFor, WorkMark,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor, WorkMark,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -38,6 +38,8 @@ pub struct Engine {
     cache: Cache,
     poll: Duration,
     lease_ms: u64,
+    /// What the store was told of the groups of workflows.
+    told: Vec<Setting>,
 }
 
 impl Engine {
@@ -46,7 +48,7 @@ impl Engine {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
         let id = WorkerId::new(&format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
-        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS })
+        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS, told: Vec::new() })
     }
 
     /// How long to go without a look, in case a wake-up gets lost; one second when not said.
@@ -143,7 +145,7 @@ impl Engine {
         let mut long = Vec::new();
         for claimed in runs {
             let mind = minds.remove(&claimed.lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there")));
-            match self.think(&claimed, mind, now) {
+            match self.think(&claimed, mind, now).await {
                 Ok((mind, mut steps)) if steps.len() == 1 => {
                     commits.extend(steps.pop().map(|step| commit(&claimed, claimed.history_len, step)));
                     thinkers.push(Some(mind));
@@ -164,12 +166,24 @@ impl Engine {
         Ok(())
     }
 
-    fn think(&self, claimed: &ClaimedRun, mind: Result<Mind>, now: Timestamp) -> Result<(Mind, Vec<RunStep>)> {
+    async fn think(
+        &mut self,
+        claimed: &ClaimedRun,
+        mind: Result<Mind>,
+        now: Timestamp,
+    ) -> Result<(Mind, Vec<RunStep>)> {
         let mut mind = mind?;
         if mind.history_len != claimed.history_len {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
         let thought = mind.think(claimed.inbox.iter().cloned().filter_map(happened).collect(), now, &self.ids)?;
+        for setting in thought.settings {
+            // Once is enough: whoever changes it later means it.
+            if !self.told.contains(&setting) {
+                self.store.configure(setting.clone()).await?;
+                self.told.push(setting);
+            }
+        }
         Ok((mind, thought.steps))
     }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use windlass_core::graph::{Graph, Node, NodeJob, NodeScope, Progress, Template, Work};
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{JobSpec, NewJob};
-use windlass_core::name::Labels;
+use windlass_core::name::{GroupName, Labels};
 use windlass_core::payload::Payload;
+use windlass_core::store::{GroupSettings, Setting};
 
 /// The kind of jobs that run commands.
 pub const COMMAND_KIND: &str = "windlass.command";
@@ -45,6 +46,14 @@ impl Making<'_> {
         Ok(job)
     }
 
+    /// How many of the job's group may run at once, if its node says so. The workflow is the truth about it.
+    pub(super) fn cap(&self, job: &NewJob, node: usize) -> Option<Setting> {
+        let Work::Job(work) = &self.graph.nodes[node].work else { return None };
+        let (queue, group) = (job.spec.queue.clone(), job.spec.group.clone()?);
+        let settings = GroupSettings { cap: Some(work.group_max?), ..GroupSettings::default() };
+        Some(Setting::Group { queue, group, settings })
+    }
+
     fn spec(&self, node: &Node, work: &NodeJob, payload: Value, scope: &NodeScope<'_>) -> Result<JobSpec, String> {
         let payload = Payload::json(&payload).map_err(|error| error.to_string())?;
         let labels: Vec<String> = work.labels.iter().map(|label| label.fill(scope)).collect();
@@ -54,7 +63,9 @@ impl Making<'_> {
         spec.attempts = work.attempts;
         spec.retry = work.retry.clone();
         spec.timeout_ms = work.timeout_ms;
-        spec.group = work.group.clone();
+        if let Some(group) = &work.group {
+            spec.group = Some(GroupName::new(&group.fill(scope)).map_err(|error| error.to_string())?);
+        }
         spec.run = Some(self.run);
         spec.metadata = BTreeMap::from([("node".to_owned(), node.id.clone())]);
         Ok(spec)

@@ -9,7 +9,7 @@ use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::{Due, NewJob};
-use windlass_core::store::{RunState, RunStep};
+use windlass_core::store::{RunState, RunStep, Setting};
 use windlass_core::time::Timestamp;
 
 /// The most jobs that one step starts or cancels: a step is everybody's time.
@@ -31,10 +31,13 @@ pub(super) struct Mind {
     unsure: bool,
 }
 
-/// A step, and whether another one follows.
+/// What follows.
 #[derive(Debug)]
 pub(super) struct Thought {
+    /// In their order; there always is one.
     pub(super) steps: Vec<RunStep>,
+    /// What the store has to know before it is told of the steps.
+    pub(super) settings: Vec<Setting>,
 }
 
 impl Mind {
@@ -100,7 +103,7 @@ impl Mind {
         }
         let steps = drafts.steps(self);
         self.history_len += drafts.entries.len() as u64;
-        Ok(Thought { steps })
+        Ok(Thought { steps, settings: drafts.settings })
     }
 
     /// Writes events down, and makes the jobs that they start. Answers those that cannot be made.
@@ -109,8 +112,11 @@ impl Mind {
         for event in events {
             self.note(now, &event);
             let job = match &event {
-                &Event::Started { node, instance, job } => match self.make(Start { node, instance, job }) {
-                    Ok(job) => Some(job),
+                &Event::Started { node, instance, job } => match self.making().job(Start { node, instance, job }) {
+                    Ok(job) => {
+                        drafts.settings.extend(self.making().cap(&job, node));
+                        Some(job)
+                    }
                     Err(error) => {
                         let error = Some(format!("its job could not be made: {error}"));
                         let end = End { outcome: Outcome::Failed, error, outputs: Default::default() };
@@ -134,9 +140,8 @@ impl Mind {
         Ok(failed)
     }
 
-    fn make(&self, start: Start) -> std::result::Result<NewJob, String> {
-        let (run, graph, progress, inputs) = (self.run, &*self.graph, &self.progress, &*self.inputs);
-        Making { run, graph, progress, inputs }.job(start)
+    fn making(&self) -> Making<'_> {
+        Making { run: self.run, graph: &self.graph, progress: &self.progress, inputs: &self.inputs }
     }
 
     pub(super) fn state(&self) -> RunState {
@@ -159,6 +164,7 @@ impl Mind {
 struct Drafts {
     entries: Vec<(Bytes, Option<NewJob>)>,
     cancels: Vec<JobId>,
+    settings: Vec<Setting>,
 }
 
 impl Drafts {

@@ -1,7 +1,7 @@
 //! Conditions and values: a small language without side effects.
 //!
 //! Text literals stand in `'…'` (a quote is doubled), paths read `needs.<job>.outputs.<key>`, `needs.<job>.result`,
-//! `inputs.<name>`, `env.<NAME>` and `matrix.<key>`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `&&`, `||`, `!` and parentheses do
+//! `inputs.<name>`, `env.<NAME>` and `matrix.<key>`, in the outputs of a workflow `jobs.<job>.outputs.<key>`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `&&`, `||`, `!` and parentheses do
 //! what they look like; functions are `always()`, `success()`, `failure()`, `contains(in, what)`, `startsWith(text, start)`,
 //! `endsWith(text, end)` and `fromJSON(text)`. What is not there is `null`.
 //!
@@ -142,6 +142,11 @@ impl Expr {
         self.root.value(scope)
     }
 
+    /// Whether it will hold, as far as that can be said from the places that are known already.
+    pub fn foreseen(&self, scope: &dyn Scope, known: &dyn Fn(&Place) -> bool) -> Option<bool> {
+        self.root.foreseen(scope, known)
+    }
+
     /// Works it out as a condition: without a function that asks what happened before, `success()` is meant as well.
     pub fn holds(&self, scope: &dyn Scope) -> bool {
         (self.asks_status() || scope.success()) && is_true(&self.value(scope))
@@ -193,6 +198,36 @@ impl Node {
             Self::Call(function, arguments) => {
                 let values: Vec<Value> = arguments.iter().map(|argument| argument.value(scope)).collect();
                 call(*function, &values, scope)
+            }
+        }
+    }
+}
+
+impl Node {
+    fn foreseen(&self, scope: &dyn Scope, known: &dyn Fn(&Place) -> bool) -> Option<bool> {
+        match self {
+            Self::Not(node) => node.foreseen(scope, known).map(|holds| !holds),
+            // One side can be enough.
+            Self::Both(a, b) => match (a.foreseen(scope, known), b.foreseen(scope, known)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            },
+            Self::Either(a, b) => match (a.foreseen(scope, known), b.foreseen(scope, known)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            node => {
+                let mut open = false;
+                node.walk(&mut |node| {
+                    open |= match node {
+                        Self::Place(place) => !known(place),
+                        Self::Call(function, _) => matches!(function, Function::Success | Function::Failure),
+                        _ => false,
+                    }
+                });
+                (!open).then(|| is_true(&node.value(scope)))
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::ops::Range;
 
 /// What paths may begin with.
-const ROOTS: [&str; 4] = ["needs", "inputs", "env", "matrix"];
+const ROOTS: [&str; 5] = ["needs", "inputs", "env", "matrix", "jobs"];
 
 pub(super) fn parse(text: &str) -> Result<Node, ExprError> {
     if text.len() > EXPR_BYTES_MAX {

@@ -37,6 +37,8 @@ pub struct Problems {
     pub text: String,
     /// What is wrong, in the order of the text.
     pub all: Vec<Problem>,
+    /// What is wrong with files that it uses.
+    pub used: Vec<Self>,
 }
 
 impl std::error::Error for Problems {}
@@ -49,11 +51,19 @@ impl fmt::Display for Problems {
             }
             self.draw(problem, f)?;
         }
+        for used in &self.used {
+            write!(f, "\n{used}")?;
+        }
         Ok(())
     }
 }
 
 impl Problems {
+    /// How many problems there are in all files.
+    pub fn count(&self) -> usize {
+        self.all.len() + self.used.iter().map(Self::count).sum::<usize>()
+    }
+
     /// Line and column of a problem, from 1.
     pub fn place(&self, problem: &Problem) -> (usize, usize) {
         let (line, start) = self.line_of(problem.span.start);

@@ -1,6 +1,7 @@
 //! Values out of a tree; what is wrong with one is noted, and reading goes on.
 
 use super::Problem;
+use super::files::Files;
 use super::tree::{Key, Tree, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ const PROBLEMS_MAX: usize = 20;
 /// Reads values and gathers what is wrong with them.
 pub(super) struct Reader<'t> {
     text: &'t str,
+    /// The other files that this one may name.
+    pub(super) files: &'t Files<'t>,
     problems: RefCell<Vec<Problem>>,
 }
 
@@ -31,6 +34,12 @@ impl<'y> Fields<'y> {
         self.entries.iter().find(|(key, tree)| key.text == name && !tree.is_nothing()).map(|(_, tree)| tree)
     }
 
+    /// The keys that say something, and where they stand.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&'y str, Range<usize>)> {
+        let said = self.entries.iter().filter(|(_, tree)| !tree.is_nothing());
+        said.map(|(key, _)| (key.text.as_str(), key.span.clone()))
+    }
+
     /// Where a key stands.
     pub(super) fn key(&self, name: &str) -> Option<Range<usize>> {
         self.entries.iter().find(|(key, _)| key.text == name).map(|(key, _)| key.span.clone())
@@ -38,8 +47,8 @@ impl<'y> Fields<'y> {
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
-        Self { text, problems: RefCell::default() }
+    pub(super) fn new(text: &'t str, files: &'t Files<'t>) -> Self {
+        Self { text, files, problems: RefCell::default() }
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {
@@ -51,6 +60,11 @@ impl<'t> Reader<'t> {
         if problems.len() < PROBLEMS_MAX {
             problems.push(problem);
         }
+    }
+
+    /// Nothing more is told: looking further is of no use.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.borrow().len() >= PROBLEMS_MAX
     }
 
     fn wrong<T>(&self, tree: &Tree, wanted: &str) -> Option<T> {

@@ -1,17 +1,21 @@
 //! The jobs of a workflow file.
 
-use super::Problem;
+use super::artifacts;
+use super::draw::Problem;
 use super::fields::{Fields, Reader};
+use super::matrix::read_strategy;
 use super::names::{Columns, Names};
+use super::splice::{Part, splice};
 use super::tree::{Key, Tree, Value};
+use super::uses;
 use serde_json::{Map, Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-use windlass_core::graph::{Accepts, MATRIX_MAX, Matrix, Need, Node, NodeJob, Source, Work};
+use windlass_core::graph::{Accepts, Matrix, NODES_MAX, Need, Node, NodeJob, Source, Work};
 use windlass_core::name::{Kind, QueueName, nearest};
 use windlass_core::retry::RetryPolicy;
 
-const KEYS: [&str; 19] = [
+pub(super) const KEYS: [&str; 22] = [
     "name",
     "needs",
     "if",
@@ -31,7 +35,12 @@ const KEYS: [&str; 19] = [
     "continue-on-error",
     "working-directory",
     "shell",
+    "artifacts",
+    "concurrency",
+    "uses",
 ];
+/// What a job may say that is another workflow.
+const USES_KEYS: [&str; 6] = ["name", "needs", "if", "uses", "with", "continue-on-error"];
 const STEP_KEYS: [&str; 5] = ["name", "run", "env", "working-directory", "shell"];
 
 /// The kind of jobs that run commands.
@@ -58,30 +67,40 @@ pub(super) fn read(
     let entries = reader.map(tree)?;
     let places = entries.iter().enumerate().map(|(at, (key, _))| (key.text.as_str(), at)).collect();
     let shared = Shared { places, inputs, queue };
-    let mut nodes = Vec::with_capacity(entries.len());
+    let mut parts = Vec::with_capacity(entries.len());
     let mut spans = Vec::with_capacity(entries.len());
+    let mut size = 0;
     for (key, tree) in entries {
-        check_id(reader, key);
+        if reader.is_full() {
+            return None;
+        }
+        check_id(reader, &key.text, &key.span, "a job");
         let Some(fields) = reader.fields(tree, "a job", &KEYS) else { continue };
         spans.push(fields.get("needs").map_or(key.span.clone(), |tree| tree.span.clone()));
-        nodes.extend(read_job(reader, &shared, key, &fields));
+        let Some(part) = read_job(reader, &shared, key, &fields) else { continue };
+        size += part.size();
+        if size > NODES_MAX && part.size() > 1 {
+            let message = format!("with this one the workflow has {size} jobs, and {NODES_MAX} are allowed");
+            reader.say(Problem::new(key.span.clone(), message));
+            return None;
+        }
+        parts.push(part);
     }
     // With one that cannot be read, places would be those of others.
-    (nodes.len() == entries.len()).then_some((nodes, spans))
+    (parts.len() == entries.len()).then(|| splice(parts, spans))
 }
 
-fn check_id(reader: &Reader<'_>, key: &Key) {
+/// Names of jobs, of artifacts and of outputs.
+pub(super) fn check_id(reader: &Reader<'_>, text: &str, span: &Range<usize>, what: &str) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !key.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        || !key.text.chars().all(fits)
-        || key.text.len() > 100
-    {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !begins || !text.chars().all(fits) || text.len() > 100 {
         let help = "begin with a letter, go on with letters, digits, - and _, at most 100";
-        reader.say(Problem::new(key.span.clone(), format!("`{}` is no name for a job", key.text)).help(help));
+        reader.say(Problem::new(span.clone(), format!("`{text}` is no name for {what}")).help(help));
     }
 }
 
-fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields<'_>) -> Option<Node> {
+fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields<'_>) -> Option<Part> {
     let needs = fields.get("needs").map_or_else(|| Some(Vec::new()), |tree| read_needs(reader, shared, tree));
     let (matrix, columns) = match fields.get("strategy") {
         Some(tree) => {
@@ -89,8 +108,8 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
         }
         None => (None, Columns::None),
     };
-    let needed: Vec<String> = needs.iter().flatten().map(|(name, _)| (*name).to_owned()).collect();
-    let before = Names { needs: &needed, inputs: shared.inputs, matrix: Columns::None };
+    let needed: Vec<&str> = needs.iter().flatten().map(|(name, _)| *name).collect();
+    let before = Names { needs: &needed, inputs: shared.inputs, matrix: Columns::None, jobs: None };
     let condition = fields.get("if").and_then(|tree| {
         let expr = reader.expr(tree)?;
         before.check(reader, tree, &expr, 0);
@@ -102,8 +121,8 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
     {
         before.check(reader, &tree.1, expr, 0);
     }
-    let names = Names { needs: &needed, inputs: shared.inputs, matrix: columns };
-    for name in ["with", "env", "labels"] {
+    let names = Names { needs: &needed, inputs: shared.inputs, matrix: columns, jobs: None };
+    for name in ["with", "env", "labels", "artifacts", "concurrency"] {
         if let Some(tree) = fields.get(name) {
             names.check_all(reader, tree);
         }
@@ -111,8 +130,14 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
     let env = fields.get("env").and_then(|tree| reader.text_map(tree)).unwrap_or_default();
     let title = fields.get("name").and_then(|tree| reader.text(tree)).map(str::to_owned);
     let forgiven = fields.get("continue-on-error").and_then(|tree| reader.bool(tree)).unwrap_or(false);
-    let job = read_work(reader, shared, key, fields, &names)?;
-    Some(Node {
+    let (work, inner) = match fields.get("uses") {
+        Some(tree) => {
+            let used = read_uses(reader, shared, key, fields, tree)?;
+            (Work::Gate { inputs: used.inputs }, Some(used.workflow))
+        }
+        None => (Work::Job(Box::new(read_work(reader, shared, key, fields, &names)?)), None),
+    };
+    let node = Node {
         id: key.text.clone(),
         title,
         needs: needs?.into_iter().map(|(_, need)| need).collect(),
@@ -120,9 +145,29 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
         matrix,
         continue_on_error: forgiven,
         inside: None,
+        entrance: None,
         env,
-        work: Work::Job(Box::new(job)),
-    })
+        work,
+    };
+    Some(Part { node, inner })
+}
+
+fn read_uses(
+    reader: &Reader<'_>,
+    shared: &Shared<'_>,
+    key: &Key,
+    fields: &Fields<'_>,
+    tree: &Tree,
+) -> Option<uses::Used> {
+    for (name, span) in fields.names().filter(|(name, _)| KEYS.contains(name) && !USES_KEYS.contains(name)) {
+        let message = format!("`{name}` is not for a job that uses a workflow");
+        let help = match name {
+            "run" | "steps" | "kind" => format!("make it a job of its own beside `{}`", key.text),
+            _ => "say it in that file, for the jobs it is meant for".to_owned(),
+        };
+        reader.say(Problem::new(span, message).help(help));
+    }
+    uses::read(reader, tree, fields.get("with"), shared.queue)
 }
 
 type Needs<'y> = Vec<(&'y str, Need)>;
@@ -191,12 +236,12 @@ fn read_work(
             0 => format!("the job `{}` does nothing", key.text),
             _ => format!("the job `{}` says both `{}`", key.text, ways.join("` and `")),
         };
-        let help = "write one of run (a script), steps (several) or kind (a handler of yours)";
+        let help = "write one of run (a script), steps (several), kind (a handler of yours) or uses (a workflow)";
         reader.say(Problem::new(key.span.clone(), message).help(help));
         return None;
     };
     let (kind, payload) = if way == "kind" {
-        for name in ["working-directory", "shell"] {
+        for name in ["working-directory", "shell", "artifacts"] {
             if let Some(span) = fields.key(name) {
                 reader.say(Problem::new(span, format!("`{name}` is for run and steps, not for kind")));
             }
@@ -215,6 +260,8 @@ fn read_work(
         || Some(Vec::new()),
         |tree| reader.texts(tree)?.into_iter().map(|(_, tree)| reader.template(tree)).collect(),
     );
+    let (group, group_max) =
+        fields.get("concurrency").and_then(|tree| artifacts::read_concurrency(reader, tree)).unzip();
     let priority = fields.get("priority").and_then(|tree| reader.whole(tree, i64::from(i16::MIN), i64::from(i16::MAX)));
     Some(NodeJob {
         queue: queue.or_else(|| QueueName::new(QUEUE).ok())?,
@@ -225,7 +272,8 @@ fn read_work(
         attempts,
         retry,
         timeout_ms: fields.get("timeout").and_then(|tree| reader.ms(tree)),
-        group: None,
+        group,
+        group_max,
     })
 }
 
@@ -253,6 +301,9 @@ fn read_commands(reader: &Reader<'_>, fields: &Fields<'_>, names: &Names<'_>) ->
     if let Some(tree) = fields.get("outputs") {
         let outputs: Vec<&str> = reader.texts(tree)?.into_iter().map(|(name, _)| name).collect();
         payload.insert("outputs".to_owned(), json!(outputs));
+    }
+    if let Some(tree) = fields.get("artifacts") {
+        payload.insert("artifacts".to_owned(), artifacts::read(reader, tree)?);
     }
     Some(Json::Object(payload))
 }
@@ -309,78 +360,4 @@ fn read_retries(reader: &Reader<'_>, fields: &Fields<'_>) -> (u32, RetryPolicy) 
         jitter_percent: whole("jitter", 100).and_then(|number| u8::try_from(number).ok()).unwrap_or(20),
     };
     (attempts, policy)
-}
-
-fn read_strategy(reader: &Reader<'_>, tree: &Tree) -> Option<(Matrix, Columns)> {
-    let fields = reader.fields(tree, "a strategy", &["matrix", "fail-fast", "max-parallel"])?;
-    let Some(rows) = fields.get("matrix") else {
-        return reader.refuse(tree, "a strategy needs a matrix", "write matrix: and under it a list for each name");
-    };
-    let (source, columns) = match &*rows.value {
-        Value::Scalar { .. } => (Source::From(reader.expr(rows)?), Columns::Unknown),
-        _ => {
-            let rows = read_rows(reader, rows)?;
-            let columns = rows.iter().flat_map(Map::keys).cloned().collect();
-            (Source::Rows(rows), Columns::These(columns))
-        }
-    };
-    let fail_fast = fields.get("fail-fast").and_then(|tree| reader.bool(tree)).unwrap_or(true);
-    let most = fields.get("max-parallel").and_then(|tree| reader.whole(tree, 1, i64::from(u32::MAX)));
-    let parallel_max = most.and_then(|most| u32::try_from(most).ok());
-    Some((Matrix { source, fail_fast, parallel_max }, columns))
-}
-
-/// Every combination of the lists, without those that are excluded, with those that are included.
-fn read_rows(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
-    let mut rows = vec![Map::new()];
-    let (mut include, mut exclude, mut any) = (Vec::new(), Vec::new(), false);
-    for (key, tree) in reader.map(tree)? {
-        match key.text.as_str() {
-            "include" => include = read_maps(reader, tree)?,
-            "exclude" => exclude = read_maps(reader, tree)?,
-            _ => {
-                any = true;
-                let values = reader.list(tree)?;
-                if rows.len().saturating_mul(values.len()) > MATRIX_MAX {
-                    let message = format!("the matrix has more than {MATRIX_MAX} rows");
-                    return reader.refuse(tree, &message, "make it smaller, or split the job");
-                }
-                let with = |row: &Map<String, Json>, value: &Tree| {
-                    let mut row = row.clone();
-                    row.insert(key.text.clone(), value.json());
-                    row
-                };
-                rows = rows.iter().flat_map(|row| values.iter().map(move |value| with(row, value))).collect();
-            }
-        }
-    }
-    if !any {
-        rows.clear();
-    }
-    let agrees =
-        |row: &Map<String, Json>, with: &Map<String, Json>| with.iter().all(|(key, value)| row.get(key) == Some(value));
-    rows.retain(|row| !exclude.iter().any(|out| agrees(row, out)));
-    let base: Vec<BTreeMap<String, Json>> = rows.iter().map(|row| row.clone().into_iter().collect()).collect();
-    for more in include {
-        // It adds to the rows that it does not contradict, and is a row of its own where there are none.
-        let fits = |row: &BTreeMap<String, Json>| {
-            more.iter().all(|(key, value)| row.get(key).is_none_or(|known| known == value))
-        };
-        let shares = |row: &BTreeMap<String, Json>| more.keys().any(|key| row.contains_key(key));
-        let places: Vec<usize> = (0..base.len()).filter(|&at| fits(&base[at]) && shares(&base[at])).collect();
-        if places.is_empty() {
-            rows.push(more);
-        } else {
-            places.into_iter().for_each(|at| rows[at].extend(more.clone()));
-        }
-    }
-    Some(rows)
-}
-
-fn read_maps(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
-    let maps = reader.list(tree)?.iter().map(|entry| {
-        reader.map(entry)?;
-        entry.json().as_object().cloned()
-    });
-    maps.collect()
 }

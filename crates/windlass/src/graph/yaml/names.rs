@@ -11,11 +11,13 @@ use windlass_core::name::nearest;
 /// The names that hold for one job.
 pub(super) struct Names<'n> {
     /// What it needs.
-    pub(super) needs: &'n [String],
+    pub(super) needs: &'n [&'n str],
     /// Inputs of the workflow.
     pub(super) inputs: &'n BTreeSet<String>,
     /// Columns of its matrix; nothing when they are not known beforehand or it has none.
     pub(super) matrix: Columns,
+    /// Jobs of the workflow, where it is asked for what they have told.
+    pub(super) jobs: Option<&'n BTreeSet<String>>,
 }
 
 /// What is known of the columns of a matrix.
@@ -67,8 +69,11 @@ impl Names<'_> {
         let parts: Vec<&str> = path.parts.iter().map(String::as_str).collect();
         let wrong = |message: String, help: Option<String>| Some(Problem { message, help, span: 0..0 });
         match parts[..] {
-            ["needs", job, ..] if !self.needs.iter().any(|need| need == job) => {
-                let near = nearest(job, self.needs.iter().map(String::as_str));
+            ["needs", job, ..] if self.jobs.is_some() => {
+                wrong("a workflow needs nothing".to_owned(), Some(format!("read jobs.{job}.outputs.<key>")))
+            }
+            ["needs", job, ..] if !self.needs.contains(&job) => {
+                let near = nearest(job, self.needs.iter().copied());
                 let help =
                     near.map_or_else(|| format!("add `{job}` to its needs"), |near| format!("did you mean `{near}`?"));
                 wrong(format!("the job does not need `{job}`"), Some(help))
@@ -78,6 +83,22 @@ impl Names<'_> {
                 format!("`{}` cannot be read", parts.join(".")),
                 Some(format!("read needs.{job}.result or needs.{job}.outputs.<key>")),
             ),
+            ["jobs", job, ..] => match self.jobs {
+                None => wrong(
+                    "`jobs` is for the outputs of a workflow".to_owned(),
+                    Some(format!("read needs.{job}.outputs.<key>")),
+                ),
+                Some(jobs) if !jobs.contains(job) => {
+                    let near =
+                        nearest(job, jobs.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"));
+                    wrong(format!("there is no job `{job}`"), near)
+                }
+                Some(_) if matches!(parts[2..], ["result"] | ["outputs", _]) => None,
+                Some(_) => wrong(
+                    format!("`{}` cannot be read", parts.join(".")),
+                    Some(format!("read jobs.{job}.result or jobs.{job}.outputs.<key>")),
+                ),
+            },
             ["inputs", name, ..] if !self.inputs.contains(name) => {
                 let near = nearest(name, self.inputs.iter().map(String::as_str));
                 let help = near

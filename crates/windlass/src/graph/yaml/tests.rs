@@ -3,6 +3,7 @@ use serde_json::json;
 use windlass_core::graph::{Accepts, Source, Work};
 
 fn good(text: &str) -> Workflow {
+    schema_tests::assert_fits(text);
     read("ci.yml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -131,7 +132,7 @@ fn retries_are_a_number_or_a_policy() {
 }
 
 /// Every fault: the text, what is said, what is marked, what is advised.
-const FAULTS: &[(&str, &str, &str, &str)] = &[
+pub(super) const FAULTS: &[(&str, &str, &str, &str)] = &[
     ("", "the file is empty", "", ""),
     ("[]", "a map was expected here, and this is a list", "[]", ""),
     ("jobs: {}", "the workflow has no jobs", "jobs", ""),
@@ -191,6 +192,37 @@ const FAULTS: &[(&str, &str, &str, &str)] = &[
         "does not end like this",
         "sometimes",
         "succeeded",
+    ),
+    ("jobs: { a: { run: x, artifacts: { up: {} } } }", "artifacts has no `up`", "up", "there are upload"),
+    ("jobs: { a: { run: x, artifacts: { upload: { 'a b': x } } } }", "no name for an artifact", "'a b'", "letter"),
+    ("jobs: { a: { run: x, artifacts: { upload: { a: '' } } } }", "a path was expected", "''", ""),
+    ("jobs: { a: { run: x, artifacts: { upload: { a: [] } } } }", "there are no files", "[]", ""),
+    ("jobs: { a: { run: x, artifacts: { download: [a, a] } } }", "`a` is downloaded twice", "a", ""),
+    ("jobs: { a: { run: x, artifacts: { download: [1] } } }", "no name for an artifact", "1", ""),
+    ("jobs: { a: { kind: x, artifacts: {} } }", "`artifacts` is for run and steps", "artifacts", ""),
+    ("jobs: { a: { run: x, artifacts: { upload: { a: '${{ inputs.x }}' } } } }", "no input `x`", "inputs.x", ""),
+    ("jobs: { a: { run: x, concurrency: { max: 2 } } }", "concurrency needs a group", "{ max: 2 }", ""),
+    ("jobs: { a: { run: x, concurrency: { group: a, max: 0 } } }", "a whole number from 1", "0", ""),
+    ("jobs: { a: { run: x, concurrency: { group: a, more: 0 } } }", "concurrency has no `more`", "more", "group, max"),
+    ("jobs: { a: { run: x, concurrency: '${{ inputs.x }}' } }", "there is no input `x`", "inputs.x", ""),
+    ("jobs: { a: { run: x, concurrency: \"a\\0b\" } }", "control character", "\"a\\0b\"", ""),
+    ("outputs: { a: needs.a.result }\njobs: { a: { run: x } }", "a workflow needs nothing", "needs.a.result", "jobs.a"),
+    ("outputs: { o: jobs.b.result }\njobs: { a: { run: x } }", "there is no job `b`", "jobs.b.result", ""),
+    ("outputs: { o: jobs.a.status }\njobs: { a: { run: x } }", "cannot be read", "jobs.a.status", "jobs.a.result"),
+    ("outputs: { o: }\njobs: { a: { run: x } }", "an output needs a value", "", "jobs.<job>.outputs.<key>"),
+    (
+        "outputs: { o: { valeu: x } }\njobs: { a: { run: x } }",
+        "an output has no `valeu`",
+        "valeu",
+        "did you mean `value`?",
+    ),
+    ("jobs: { a: { run: x, if: jobs.a.result } }", "for the outputs of a workflow", "jobs.a.result", "needs.a"),
+    ("jobs: { a: { uses: ./b.yml } }", "other files cannot be read", "./b.yml", "from a file"),
+    (
+        "inputs: { a: { default: '${{ env.A }}' } }\njobs: { a: { run: x } }",
+        "a default is no template",
+        "'${{ env.A }}'",
+        "",
     ),
     ("on: { schedule: [{ cron: '60 * * * *' }] }\njobs: { a: { run: x } }", "", "'60 * * * *'", ""),
     ("on: { push: {} }\njobs: { a: { run: x } }", "`on` has no `push`", "push", "there are schedule"),
@@ -254,4 +286,53 @@ fn size_and_depth_are_bounded() {
 fn anchors_may_be_repeated() {
     let workflow = good("jobs:\n  a: &job { run: x, retries: 1 }\n  b: *job\n");
     assert_eq!(workflow.graph.nodes[0].work, workflow.graph.nodes[1].work);
+}
+
+#[test]
+fn inputs_have_their_types_and_defaults() {
+    let text = "inputs: { t: , n: { type: number }, b: { type: boolean, default: true }, r: { required: true }, d: { required: true, default: x } }\njobs: { a: { run: x } }";
+    let workflow = good(text);
+    let given = |pairs: &[(&str, &str)]| {
+        workflow.resolve_inputs(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    };
+    assert_eq!(given(&[("r", "1")]), Ok(json!({"b": true, "d": "x", "r": "1"})));
+    let all = given(&[("r", ""), ("t", "true"), ("n", "1.5"), ("b", "false"), ("d", "7")]);
+    assert_eq!(all, Ok(json!({"b": false, "d": "7", "n": 1.5, "r": "", "t": "true"})));
+    assert_eq!(given(&[("r", ""), ("n", "-3")]).unwrap()["n"], json!(-3));
+    for (pairs, words) in [
+        (&[][..], "the input `r` must be given"),
+        (&[("r", ""), ("n", "NaN")], "`NaN` is no value for the input `n`; write a number"),
+        (&[("r", ""), ("b", "yes")], "write true or false"),
+        (&[("r", ""), ("zebra", "")], "there is no input `zebra`; there are b, d, n, r, t"),
+    ] {
+        let error = given(pairs).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let none = good("jobs: { a: { run: x } }").resolve_inputs([("x".to_owned(), String::new())].into());
+    assert_eq!(none.unwrap_err().to_string(), "there is no input `x`; the workflow takes none");
+}
+
+#[test]
+fn artifacts_are_for_the_runner_of_commands() {
+    let text = "jobs:\n  a: { run: x, artifacts: { upload: { dist: target/x, logs: [a.log, '*.txt'] }, download: { in: sub, out: } } }\n  b: { run: x, artifacts: { download: [dist, logs] } }\n  c: { run: x, artifacts: { download: dist } }\n";
+    let workflow = good(text);
+    let expected = json!({
+        "upload": {"dist": ["target/x"], "logs": ["a.log", "*.txt"]},
+        "download": {"in": "sub", "out": "."},
+    });
+    assert_eq!(payload(&workflow, 0)["artifacts"], expected);
+    assert_eq!(payload(&workflow, 1)["artifacts"], json!({"download": {"dist": ".", "logs": "."}}));
+    assert_eq!(payload(&workflow, 2)["artifacts"], json!({"download": {"dist": "."}}));
+}
+
+#[test]
+fn concurrency_is_a_group_and_how_many() {
+    let text = "inputs: { s: }\njobs:\n  a: { run: x, concurrency: deploy }\n  b: { kind: x, concurrency: { group: \"to-${{ inputs.s }}\", max: 2 } }\n  c: { run: x }\n";
+    let workflow = good(text);
+    let groups = workflow.graph.nodes.iter().map(|node| match &node.work {
+        Work::Job(job) => (job.group.as_ref().map(|group| group.as_str().to_owned()), job.group_max),
+        other => panic!("{other:?}"),
+    });
+    let group = |name: &str, most| (Some(name.to_owned()), Some(most));
+    assert_eq!(groups.collect::<Vec<_>>(), [group("deploy", 1), group("to-${{ inputs.s }}", 2), (None, None)]);
 }

@@ -5,7 +5,7 @@
 
 use super::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -15,6 +15,8 @@ const BYTES_MAX: usize = 8 << 20;
 const DEPTH_MAX: usize = 64;
 /// The most values, aliases counted as often as they stand there.
 const VALUES_MAX: usize = 400_000;
+/// Maps with fewer keys are looked through for one that comes twice.
+const SMALL: usize = 16;
 
 /// A value and its place in the text, in bytes.
 #[derive(Clone, Debug)]
@@ -88,8 +90,11 @@ fn tab_in_indent(text: &str) -> Option<usize> {
     None
 }
 
-/// The place in bytes of every character, and of the end.
+/// The place in bytes of every character, and of the end; nothing where all are as long as a byte.
 fn byte_places(text: &str) -> Vec<usize> {
+    if text.is_ascii() {
+        return Vec::new();
+    }
     text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()
 }
 
@@ -106,8 +111,14 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    /// Where a character stands.
+    fn byte(&self, index: usize) -> usize {
+        let end = self.bytes.last().copied().unwrap_or(self.text.len());
+        if self.bytes.is_empty() { index.min(end) } else { self.bytes.get(index).copied().unwrap_or(end) }
+    }
+
     fn place(&self, span: Span) -> Range<usize> {
-        let at = |index: usize| self.bytes.get(index).or(self.bytes.last()).copied().unwrap_or(0);
+        let at = |index| self.byte(index);
         at(span.start.index())..at(span.end.index().max(span.start.index()))
     }
 
@@ -118,7 +129,7 @@ impl<'t> Reader<'t> {
                 Ok((event, place))
             }
             Some(Err(error)) => {
-                let at = self.bytes.get(error.marker().index()).or(self.bytes.last()).copied().unwrap_or(0);
+                let at = self.byte(error.marker().index());
                 Err(Problem::new(at..at, format!("this is no YAML: {}", error.info())))
             }
             None => Err(Problem::new(0..0, "the file ends too soon")),
@@ -182,7 +193,7 @@ impl<'t> Reader<'t> {
     /// The entries of a map, how many values they hold, and where they end.
     fn entries(&mut self, depth: usize) -> Result<(Entries, usize, usize), Problem> {
         let (mut map, mut size) = (Vec::new(), 1);
-        let mut seen: HashMap<String, Range<usize>> = HashMap::new();
+        let mut seen: HashSet<String> = HashSet::new();
         loop {
             let (event, place) = self.next()?;
             if event == Event::MappingEnd {
@@ -192,7 +203,15 @@ impl<'t> Reader<'t> {
                 return Err(Problem::new(place, "a key must be a text"));
             };
             let key = Key { text: text.into_owned(), span: place };
-            if seen.insert(key.text.clone(), key.span.clone()).is_some() {
+            // Most maps are small enough to be looked through.
+            if map.len() == SMALL {
+                seen.extend(map.iter().map(|(key, _): &(Key, Tree)| key.text.clone()));
+            }
+            let is_known = match map.len() < SMALL {
+                true => map.iter().any(|(known, _)| known.text == key.text),
+                false => !seen.insert(key.text.clone()),
+            };
+            if is_known {
                 return Err(Problem::new(key.span, format!("`{}` stands here twice", key.text)));
             }
             let (event, place) = self.next()?;

@@ -3,15 +3,17 @@
 use super::Problem;
 use super::fields::Reader;
 use super::jobs;
+use super::names::{Columns, Names};
 use super::tree::Tree;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::graph::expr::Expr;
 use windlass_core::graph::{Fault, Graph};
 use windlass_core::name::QueueName;
 use windlass_core::schedule::Rule;
 
-const KEYS: [&str; 7] = ["name", "on", "inputs", "env", "queue", "timeout", "jobs"];
+pub(super) const KEYS: [&str; 8] = ["name", "on", "inputs", "outputs", "env", "queue", "timeout", "jobs"];
 
 /// What a file says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +24,9 @@ pub struct Workflow {
     pub inputs: BTreeMap<String, Input>,
     /// What starts it by itself.
     pub triggers: Vec<Trigger>,
+    /// What those who use it may read.
+    #[serde(default)]
+    pub outputs: BTreeMap<String, Expr>,
 }
 
 /// One input of a run.
@@ -57,7 +62,8 @@ pub enum Trigger {
     Schedule(Rule),
 }
 
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str) -> Option<Workflow> {
+/// Reads a workflow. Its jobs wait on `queue` where nobody says.
+pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str, queue: Option<&QueueName>) -> Option<Workflow> {
     let fields = reader.fields(tree, "a workflow", &KEYS)?;
     let stem = std::path::Path::new(file).file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy());
     let name = fields.get("name").and_then(|tree| reader.text(tree)).unwrap_or(&stem).to_owned();
@@ -65,7 +71,7 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str) -> Option<Workf
     let inputs = inputs.unwrap_or_default();
     let triggers = fields.get("on").and_then(|tree| read_triggers(reader, tree)).unwrap_or_default();
     let env = fields.get("env").and_then(|tree| reader.text_map(tree)).unwrap_or_default();
-    let queue = fields.get("queue").and_then(|tree| reader.name::<QueueName, _>(tree));
+    let queue = fields.get("queue").and_then(|tree| reader.name::<QueueName, _>(tree)).or_else(|| queue.cloned());
     let timeout_ms = fields.get("timeout").and_then(|tree| reader.ms(tree));
     let Some(jobs_tree) = fields.get("jobs") else {
         let at = fields.key("jobs").unwrap_or(tree.span.start..tree.span.start);
@@ -73,6 +79,8 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str) -> Option<Workf
         return None;
     };
     let known: BTreeSet<String> = inputs.keys().cloned().collect();
+    let outputs =
+        fields.get("outputs").and_then(|tree| read_outputs(reader, tree, jobs_tree, &known)).unwrap_or_default();
     let (nodes, places) = jobs::read(reader, jobs_tree, &known, queue.as_ref())?;
     let graph = Graph { name, nodes, env, timeout_ms };
     if let Err(fault) = graph.check() {
@@ -83,8 +91,39 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str) -> Option<Workf
         reader.say(Problem::new(at.unwrap_or(0..0), fault.to_string()));
         return None;
     }
-    Some(Workflow { graph, inputs, triggers })
+    Some(Workflow { graph, inputs, triggers, outputs })
 }
+
+fn read_outputs(
+    reader: &Reader<'_>,
+    tree: &Tree,
+    jobs: &Tree,
+    inputs: &BTreeSet<String>,
+) -> Option<BTreeMap<String, Expr>> {
+    let ids: BTreeSet<String> = reader.map(jobs)?.iter().map(|(key, _)| key.text.clone()).collect();
+    let names = Names { needs: &[], inputs, matrix: Columns::None, jobs: Some(&ids) };
+    let mut outputs = BTreeMap::new();
+    for (key, tree) in reader.map(tree)? {
+        jobs::check_id(reader, &key.text, &key.span, "an output");
+        let value = match &*tree.value {
+            super::tree::Value::Map(_) => {
+                let fields = reader.fields(tree, "an output", &["value", "description"])?;
+                match fields.get("value") {
+                    Some(value) => value,
+                    None => return reader.refuse(tree, "an output needs a value", OUTPUT_HELP),
+                }
+            }
+            _ if tree.is_nothing() => return reader.refuse(tree, "an output needs a value", OUTPUT_HELP),
+            _ => tree,
+        };
+        let expr = reader.expr(value)?;
+        names.check(reader, value, &expr, 0);
+        outputs.insert(key.text.clone(), expr);
+    }
+    Some(outputs)
+}
+
+const OUTPUT_HELP: &str = "write ${{ jobs.<job>.outputs.<key> }}";
 
 fn read_inputs(reader: &Reader<'_>, tree: &Tree) -> Option<BTreeMap<String, Input>> {
     let mut inputs = BTreeMap::new();
@@ -116,6 +155,9 @@ fn read_input(reader: &Reader<'_>, tree: &Tree) -> Option<Input> {
     let default = default.map(|value| {
         if kind == InputKind::Text { Value::String(windlass_core::graph::expr::text(&value)) } else { value }
     });
+    if default.as_ref().and_then(Value::as_str).is_some_and(|text| text.contains("${{")) {
+        return reader.refuse(fields.get("default")?, "a default is no template", "write the value itself");
+    }
     let description = fields.get("description").and_then(|tree| reader.text(tree)).map(str::to_owned);
     let required = fields.get("required").and_then(|tree| reader.bool(tree)).unwrap_or(false);
     Some(Input { kind, description, default, required })

@@ -1,0 +1,203 @@
+//! A graph, drawn: levels from the left to the right, what needs what between them, and a mark for where each node stands.
+//!
+//! One that is too wide for the terminal is listed by level with its needs, one that is too large is counted by level. Who
+//! draws says what to show of each node, so that a plan and a run that is under way look alike.
+
+mod lanes;
+mod list;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use crate::ui::{DIM, ERROR, GOOD, STRONG, WARNING};
+use crate::values::clean;
+use anstyle::{AnsiColor, Style};
+use std::io::IsTerminal;
+use windlass::core::graph::{Graph, Node, Work};
+
+/// Larger graphs are counted and not drawn.
+pub(crate) const NODES_MAX: usize = 60;
+/// Names are cut to these lengths, one after the other, until the picture fits.
+const CUTS: [usize; 3] = [40, 24, 14];
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(dead_code, reason = "a plan knows only some of them")]
+pub(crate) enum Mark {
+    Waiting,
+    Running,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+}
+
+impl Mark {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Waiting, Self::Running, Self::Succeeded, Self::Failed, Self::Skipped, Self::Cancelled];
+
+    pub(crate) fn sign(self, ascii: bool) -> char {
+        let (sign, plain) = match self {
+            Self::Waiting => ('○', 'o'),
+            Self::Running => ('●', '*'),
+            Self::Succeeded => ('✓', '+'),
+            Self::Failed => ('✗', 'x'),
+            Self::Skipped => ('–', '-'),
+            Self::Cancelled => ('⊘', '/'),
+        };
+        if ascii { plain } else { sign }
+    }
+
+    pub(crate) fn style(self) -> Style {
+        match self {
+            Self::Waiting => Style::new(),
+            Self::Running => AnsiColor::Cyan.on_default().bold(),
+            Self::Succeeded => GOOD,
+            Self::Failed => ERROR,
+            Self::Skipped => DIM,
+            Self::Cancelled => WARNING,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What is shown of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) mark: Mark,
+    /// Stands behind its name: `×3`, `12s`.
+    pub(crate) note: String,
+}
+
+/// What it is drawn on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Canvas {
+    /// Characters of a line.
+    pub(crate) width: usize,
+    /// Nothing but ASCII.
+    pub(crate) ascii: bool,
+}
+
+impl Canvas {
+    /// The terminal. Elsewhere lines are as long as is common.
+    pub(crate) fn of_terminal(ascii: bool) -> Self {
+        const WIDTH: usize = 100;
+        let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let terminal = comfy_table::Table::new().width().filter(|_| std::io::stdout().is_terminal());
+        let width = terminal.map(usize::from).or(columns).unwrap_or(WIDTH);
+        Self { width, ascii: ascii || !speaks_utf8() }
+    }
+}
+
+/// Whether the locale is one that has more than ASCII.
+fn speaks_utf8() -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"].map(std::env::var);
+    let locale = said.into_iter().flatten().find(|text| !text.is_empty()).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// Draws a graph. One that waits for itself is listed without levels.
+pub(crate) fn draw(graph: &Graph, canvas: Canvas, look: &dyn Fn(usize) -> Look) -> String {
+    let levels = graph.levels().unwrap_or_else(|_| vec![0; graph.nodes.len()]);
+    if graph.nodes.len() > NODES_MAX {
+        return list::counted(graph, &levels, canvas, look);
+    }
+    let looks: Vec<Look> = (0..graph.nodes.len()).map(look).collect();
+    let placed = place::place(graph, &levels);
+    let pictures = CUTS.into_iter().map(|cut| {
+        let labels: Vec<Label> =
+            graph.nodes.iter().zip(&looks).map(|(node, look)| label(node, look, cut, canvas)).collect();
+        lanes::draw(&placed, &labels, canvas)
+    });
+    let fits = |lines: &Vec<Line>| lines.iter().all(|line| line.width() <= canvas.width);
+    let picture = pictures.into_iter().find(fits);
+    let lines = picture.unwrap_or_else(|| list::listed(graph, &levels, &looks, canvas));
+    let texts: Vec<String> = lines.iter().map(Line::render).collect();
+    texts.join("\n")
+}
+
+/// The text of a node, with its mark.
+type Label = Line;
+
+fn label(node: &Node, look: &Look, cut: usize, canvas: Canvas) -> Label {
+    let mut line = Line::default();
+    line.put(look.mark.sign(canvas.ascii), look.mark.style());
+    let name = match node.work {
+        // Doors of a sub-graph.
+        Work::Gate { .. } | Work::Join { .. } => STRONG,
+        Work::Job(_) => Style::new(),
+    };
+    line.text(" ", Style::new());
+    line.text(&shortened(&clean(&node.id), cut, canvas.ascii), if look.mark == Mark::Skipped { DIM } else { name });
+    if !look.note.is_empty() {
+        line.text(" ", Style::new());
+        line.text(&plain(&clean(&look.note), canvas.ascii), DIM);
+    }
+    line
+}
+
+/// Cut in the middle: names that are alike differ at their ends.
+fn shortened(text: &str, most: usize, ascii: bool) -> String {
+    let text = plain(text, ascii);
+    let length = text.chars().count();
+    if length <= most {
+        return text;
+    }
+    let (head, tail) = ((most - 1) / 2, most / 2);
+    let dots = if ascii { '~' } else { '…' };
+    text.chars().take(head).chain([dots]).chain(text.chars().skip(length - tail)).collect()
+}
+
+fn plain(text: &str, ascii: bool) -> String {
+    if !ascii {
+        return text.to_owned();
+    }
+    text.chars()
+        .map(|c| match c {
+            '×' => 'x',
+            c if c.is_ascii() => c,
+            _ => '?',
+        })
+        .collect()
+}
+
+/// Characters with their styles.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    cells: Vec<(char, Style)>,
+}
+
+impl Line {
+    fn put(&mut self, c: char, style: Style) {
+        self.cells.push((c, style));
+    }
+
+    fn text(&mut self, text: &str, style: Style) {
+        self.cells.extend(text.chars().map(|c| (c, style)));
+    }
+
+    fn width(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// With the codes of its colours, which are taken out again where nobody looks.
+    fn render(&self) -> String {
+        let end = self.cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |at| at + 1);
+        let mut text = String::new();
+        for run in self.cells[..end].chunk_by(|a, b| a.1 == b.1) {
+            let (style, word): (Style, String) = (run[0].1, run.iter().map(|(c, _)| c).collect());
+            text += &if style.is_plain() { word } else { format!("{style}{word}{style:#}") };
+        }
+        text
+    }
+}
