@@ -17,6 +17,7 @@ const AFTER: &str = "\
 Examples:
   windlass demo                                          see it all, live, in this terminal
   windlass enqueue mail welcome '{\"to\":\"ada\"}'           one job
+  windlass run ci.yml --local                            run a workflow, here and now
   windlass jobs list --state failed                      what went wrong
   windlass explain 0-01k9z3v8q2f7t8x6m5n4p3r2s1           why a job is not running
   windlass lint ci.yml && windlass plan ci.yml           look at a workflow before it is run
@@ -64,6 +65,10 @@ pub(crate) enum Command {
     Lint(commands::lint::Lint),
     Plan(commands::plan::Plan),
     Schema(commands::schema::Schema),
+    Run(Box<commands::run::Run>),
+    #[command(subcommand)]
+    Runs(commands::runs::Runs),
+    Worker(Box<commands::worker::Worker>),
     Explain(commands::explain::Explain),
     Doctor(commands::doctor::Doctor),
     Top(commands::top::Top),

@@ -139,9 +139,12 @@ impl From<Error> for Failure {
             Error::Unavailable { .. } | Error::Unknown { .. } | Error::Timeout { .. } => Code::Unavailable,
             Error::Invalid { .. } | Error::Limit { .. } => Code::Usage,
             Error::NotFound { .. } => Code::NotFound,
-            Error::LeaseLost | Error::IllegalTransition { .. } | Error::Duplicate { .. } | Error::KeyTaken { .. } => {
-                Code::Conflict
-            }
+            Error::LeaseLost
+            | Error::IllegalTransition { .. }
+            | Error::Duplicate { .. }
+            | Error::KeyTaken { .. }
+            | Error::RunTaken { .. }
+            | Error::RunRefused { .. } => Code::Conflict,
             _ => Code::Failed,
         };
         Self { error: Some(error.clone()), ..Self::new(code, error.to_string()) }

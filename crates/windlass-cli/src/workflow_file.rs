@@ -5,7 +5,7 @@ use crate::ui::ERROR;
 use crate::values::count;
 use std::io::Read;
 use std::path::Path;
-use windlass::graph::yaml::{self, Problems, Workflow};
+use windlass::graph::yaml::{self, InputError, Problems, Workflow};
 
 /// The reader refuses what is longer; it must have seen a little more to say so.
 const BYTES_MAX: u64 = (8 << 20) + 1;
@@ -78,4 +78,14 @@ pub(crate) fn drawn(problems: &Problems) -> String {
         None => format!("{line}\n"),
     };
     problems.to_string().lines().map(line).collect()
+}
+
+/// What is wrong with the inputs that were given.
+pub(crate) fn refused(error: &InputError) -> Failure {
+    let said = error.to_string();
+    let (message, hint) = said.split_once("; ").unwrap_or((&said, ""));
+    match error {
+        InputError::Missing { .. } => Failure::usage(message).hint("say --input NAME=VALUE"),
+        InputError::Unknown { .. } | InputError::Wrong { .. } => Failure::usage(message).hint(hint),
+    }
 }

@@ -12,9 +12,12 @@ pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod queues;
+pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod schema;
 pub(crate) mod top;
+pub(crate) mod worker;
 pub(crate) mod workers;
 
 use crate::app::App;
@@ -36,6 +39,9 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure
         Command::Lint(lint) => unless_interrupted(app, async { lint.run(app) }).await,
         Command::Man(man) => man.run(app),
         Command::Plan(plan) => unless_interrupted(app, async { plan.run(app) }).await,
+        Command::Run(run) => run.run(app).await,
+        Command::Worker(worker) => worker.run(app).await,
+        Command::Runs(runs) => unless_interrupted(app, runs.run(app)).await,
         Command::Schema(schema) => schema.run(app),
         Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await,
         Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await,

@@ -6,13 +6,13 @@ use crate::failure::Failure;
 use crate::table::{Table, text, whole};
 use crate::ui::STRONG;
 use crate::values::{Span, clean, count, pair};
-use crate::workflow_file::WorkflowFile;
+use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use windlass::core::graph::{Accepts, Graph, Node, Skip, Source, Work, foresee};
 use windlass::core::schedule::Rule;
-use windlass::graph::yaml::{InputError, Trigger, Workflow};
+use windlass::graph::yaml::{Trigger, Workflow};
 
 const AFTER: &str = "\
 No store is needed, and nothing is run. A condition that reads only inputs and env is worked out; what depends on how \
@@ -65,15 +65,6 @@ impl Plan {
             app.ui.table(&table(graph, &skips))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn refused(error: &InputError) -> Failure {
-    let said = error.to_string();
-    let (message, hint) = said.split_once("; ").unwrap_or((&said, ""));
-    match error {
-        InputError::Missing { .. } => Failure::usage(message).hint("say --input NAME=VALUE"),
-        InputError::Unknown { .. } | InputError::Wrong { .. } => Failure::usage(message).hint(hint),
     }
 }
 

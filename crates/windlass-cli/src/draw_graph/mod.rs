@@ -22,7 +22,6 @@ const CUTS: [usize; 3] = [40, 24, 14];
 
 /// Where a node stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(dead_code, reason = "a plan knows only some of them")]
 pub(crate) enum Mark {
     Waiting,
     Running,
@@ -59,7 +58,7 @@ impl Mark {
         }
     }
 
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",

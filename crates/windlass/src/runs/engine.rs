@@ -151,6 +151,7 @@ impl Engine {
                     thinkers.push(Some(mind));
                 }
                 Ok((mind, steps)) => long.push((claimed, mind, steps)),
+                Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
                     commits.push(stuck(&claimed, &error));
                     thinkers.push(None);

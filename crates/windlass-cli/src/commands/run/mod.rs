@@ -1,0 +1,179 @@
+//! `windlass run`: starts a workflow and follows it.
+
+mod local;
+
+use crate::app::App;
+use crate::draw_graph::{self, Canvas};
+use crate::failure::Failure;
+use crate::follow_run::Follower;
+use crate::run_view::{exit_code, look};
+use crate::ui::STRONG;
+use crate::values::{about, clean, pair};
+use crate::workflow_file::{WorkflowFile, refused};
+use clap::Args;
+use local::Local;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use windlass::core::id::RunId;
+use windlass::core::store::{RunState, Store};
+use windlass::runs::{NewGraphRun, RunStatus, Runs};
+
+const AFTER: &str = "\
+Without --local the run waits for workers: windlass worker --allow-commands. With --local the commands are run here, in \
+this folder, and everything is forgotten afterwards unless --store names a store.
+
+Ctrl-C cancels the run and waits for its end; once more leaves it. Exit codes: 0 succeeded, 1 failed, 130 cancelled.
+
+Examples:
+  windlass run ci.yml --local
+  windlass run deploy.yml --store redis://localhost --input version=1.2
+  windlass run nightly.yml --detach --id nightly-2026-11-16        started once, however often it is said";
+
+/// Start a workflow, draw it, and follow it with what its jobs say.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Run {
+    /// The file; - is standard input
+    file: String,
+    /// An input of the run; may be repeated
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
+    inputs: Vec<(String, String)>,
+    /// Run the commands here, in this folder
+    #[arg(long)]
+    local: bool,
+    /// How many jobs of a local run go on at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    slots: usize,
+    #[command(flatten)]
+    commands: crate::commands::worker::CommandArgs,
+    /// Start it, and do not follow it
+    #[arg(long, conflicts_with = "local")]
+    detach: bool,
+    /// A name for the run: the same name twice starts it once
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// Do not show what the jobs say
+    #[arg(long)]
+    quiet: bool,
+    /// Draw with ASCII alone
+    #[arg(long)]
+    ascii: bool,
+}
+
+impl Run {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
+        let inputs = self.inputs.iter().cloned().collect();
+        let inputs = workflow.resolve_inputs(inputs).map_err(|error| refused(&error))?;
+        let graph = Arc::new(workflow.graph);
+        let local = if self.local { Some(Local::prepare(app, &graph)?) } else { None };
+        let store = match &local {
+            Some(local) => local.store(app)?,
+            None => app.store()?,
+        };
+        let runs = Runs::new(Arc::clone(&store));
+        let mut new = NewGraphRun::new(Arc::clone(&graph)).inputs(inputs);
+        new.id = self.id.as_deref().map(RunId::named);
+        let run = runs.start(new).await?;
+        if self.detach {
+            started(app, run)?;
+            store.close().await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let working = match &local {
+            Some(local) => Some(local.work(&store, self.commands.commands()?, self.slots)?),
+            None => None,
+        };
+        let done = self.watch(app, &runs, run).await;
+        if let Some(working) = working {
+            working.end().await;
+        }
+        store.close().await?;
+        done
+    }
+
+    async fn watch(&self, app: &App, runs: &Runs, run: RunId) -> Result<ExitCode, Failure> {
+        let status = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+        let canvas = Canvas::of_terminal(self.ascii);
+        if app.ui.json {
+            app.ui.json(&json!({ "run": run, "name": status.graph.name }))?;
+        } else {
+            app.ui.line(format_args!("{STRONG}{}{STRONG:#} {run}", clean(&status.graph.name)))?;
+            draw(app, &status, canvas, runs.store().as_ref()).await?;
+        }
+        let store = Arc::clone(runs.store());
+        let mut follower = Follower::new(app, store.as_ref(), status, canvas.ascii);
+        follower.logs = !self.quiet;
+        let state = unless_cancelled(app, runs, run, follower.follow()).await?;
+        let status = follower.status;
+        if app.ui.json {
+            app.ui.json(&json!({ "run": run, "state": state, "summary": status.run.summary }))?;
+        } else {
+            draw(app, &status, canvas, store.as_ref()).await?;
+            app.ui.line(last_line(&status, state))?;
+            if state == RunState::Failed {
+                app.ui.note(format_args!("hint: windlass runs rerun {run} --failed goes on from there"));
+            }
+        }
+        Ok(exit_code(state))
+    }
+}
+
+pub(crate) fn started(app: &App, run: RunId) -> Result<(), Failure> {
+    if app.ui.json {
+        return app.ui.json(&json!({ "run": run }));
+    }
+    app.ui.line(run)
+}
+
+async fn draw(app: &App, status: &RunStatus, canvas: Canvas, store: &dyn Store) -> Result<(), Failure> {
+    let now = store.now().await?;
+    app.ui.line("")?;
+    app.ui.line(draw_graph::draw(&status.graph, canvas, &|node| look(status, node, now)))?;
+    app.ui.line("")
+}
+
+fn last_line(status: &RunStatus, state: RunState) -> String {
+    let run = &status.run;
+    let took = run.finished_at.map(|at| about(at.ms_since(run.created_at))).unwrap_or_default();
+    let mark = match state {
+        RunState::Succeeded => draw_graph::Mark::Succeeded,
+        RunState::Failed => draw_graph::Mark::Failed,
+        RunState::Cancelled => draw_graph::Mark::Cancelled,
+        RunState::Running => draw_graph::Mark::Running,
+    };
+    let style = mark.style();
+    format!("{style}{}{style:#}: {} in {took}", state.name(), run.summary)
+}
+
+/// The first interrupt cancels the run, the second leaves it.
+async fn unless_cancelled(
+    app: &App,
+    runs: &Runs,
+    run: RunId,
+    follow: impl Future<Output = Result<RunState, Failure>>,
+) -> Result<RunState, Failure> {
+    let mut follow = std::pin::pin!(follow);
+    tokio::select! {
+        done = &mut follow => return done,
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    app.ui.note("cancelling; Ctrl-C once more leaves the run to itself");
+    let cancelled = async {
+        runs.cancel(run, "interrupted").await?;
+        follow.await
+    };
+    tokio::select! {
+        done = cancelled => done,
+        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+    }
+}
+
+/// What a run was given, in a line.
+pub(crate) fn inputs_text(inputs: &Value) -> Option<String> {
+    let map = inputs.as_object().filter(|map| !map.is_empty())?;
+    let pair =
+        |(name, value): (&String, &Value)| format!("{name}={}", clean(&windlass::core::graph::expr::text(value)));
+    Some(map.iter().map(pair).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,163 @@
+//! `windlass runs cancel`, `rerun`, `fork`, `remove`.
+
+use crate::app::App;
+use crate::commands::run::started;
+use crate::failure::Failure;
+use crate::follow_run;
+use crate::run_view::{RunName, exit_code};
+use crate::values::{count, pair};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use windlass::runs::{Rerun as What, Runs};
+
+/// Cancel a run: nothing of it starts any more, and what runs is told to stop.
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// The run's id, or `latest`
+    id: RunName,
+    /// Why, for those who look at it later
+    #[arg(long, default_value = "cancelled by hand")]
+    reason: String,
+}
+
+impl Cancel {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let run = self.id.find(store.as_ref()).await?;
+        let state = Runs::new(Arc::clone(&store)).cancel(run, &self.reason).await?;
+        if app.ui.json {
+            app.ui.json(&json!({ "run": run, "state": state }))?;
+        } else if state.is_terminal() {
+            app.ui.line(format_args!("{run} {}", state.name()))?;
+        } else {
+            app.ui.line(format_args!("{run} is cancelled; what runs is being told"))?;
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const RERUN_AFTER: &str = "\
+What went well is not repeated, and its outputs are still there.
+
+Examples:
+  windlass runs rerun latest --failed
+  windlass runs rerun r0-01k9z3v8q2f7t8x6m5n4p3r2s1 --from test --from lint --follow";
+
+/// Run an ended run once more: what failed, from a node on, or all of it.
+#[derive(Debug, Args)]
+#[command(after_help = RERUN_AFTER)]
+#[group(skip)]
+pub(crate) struct Rerun {
+    /// The run's id, or `latest`
+    id: RunName,
+    /// What failed or was cancelled, and all that comes after it
+    #[arg(long, conflicts_with_all = ["from", "all"])]
+    failed: bool,
+    /// This node and all that comes after it; may be repeated
+    #[arg(long, value_name = "NODE", conflicts_with = "all")]
+    from: Vec<String>,
+    /// Everything
+    #[arg(long)]
+    all: bool,
+    /// Follow it to its end
+    #[arg(long)]
+    follow: bool,
+}
+
+impl Rerun {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let what = match (self.failed, self.from.is_empty(), self.all) {
+            (true, ..) => What::Failed,
+            (_, false, _) => What::From(self.from),
+            (.., true) => What::All,
+            _ => return Err(Failure::usage("what is to be run once more?").hint("say --failed, --from NODE or --all")),
+        };
+        let store = app.existing()?;
+        let run = self.id.find(store.as_ref()).await?;
+        let runs = Runs::new(Arc::clone(&store));
+        let nodes = runs.rerun(run, what).await?;
+        if app.ui.json {
+            app.ui.json(&json!({ "run": run, "nodes": nodes }))?;
+        } else {
+            app.ui.line(format_args!("{run} goes on with {}", count(nodes as u64, "node")))?;
+        }
+        let code = if self.follow { exit_code(follow_run::follow(app, &runs, run).await?) } else { ExitCode::SUCCESS };
+        store.close().await?;
+        Ok(code)
+    }
+}
+
+/// Start a new run of what another one ran, with other inputs.
+#[derive(Debug, Args)]
+pub(crate) struct Fork {
+    /// The run's id, or `latest`
+    id: RunName,
+    /// An input that is to be another one; may be repeated. JSON where it is some, else a text
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
+    inputs: Vec<(String, String)>,
+    /// Follow it to its end
+    #[arg(long)]
+    follow: bool,
+}
+
+impl Fork {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let run = self.id.find(store.as_ref()).await?;
+        let runs = Runs::new(Arc::clone(&store));
+        let old = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+        let mut inputs = Map::new();
+        for (name, given) in self.inputs {
+            let before = old.inputs.get(&name).ok_or_else(|| {
+                let known: Vec<&str> =
+                    old.inputs.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                Failure::usage(format!("the run has no input `{name}`")).hint(format!("it has: {}", known.join(", ")))
+            })?;
+            inputs.insert(name, like(before, given));
+        }
+        let fork = runs.fork(run, inputs).await?;
+        started(app, fork)?;
+        let code = if self.follow { exit_code(follow_run::follow(app, &runs, fork).await?) } else { ExitCode::SUCCESS };
+        store.close().await?;
+        Ok(code)
+    }
+}
+
+/// A text stays one; whatever else there was is read as what it was.
+fn like(before: &Value, given: String) -> Value {
+    match before {
+        Value::String(_) | Value::Null => Value::String(given),
+        _ => serde_json::from_str(&given).unwrap_or(Value::String(given)),
+    }
+}
+
+/// Remove runs that have ended, with their history; their jobs go by the rules of their queues.
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The runs' ids
+    #[arg(required = true)]
+    ids: Vec<RunName>,
+}
+
+impl Remove {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let mut runs = Vec::new();
+        for id in self.ids {
+            runs.push(id.find(store.as_ref()).await?);
+        }
+        for (run, removed) in runs.clone().into_iter().zip(store.remove_runs(runs).await?) {
+            removed?;
+            if app.ui.json {
+                app.ui.json(&json!({ "run": run, "removed": true }))?;
+            } else {
+                app.ui.line(format_args!("{run} removed"))?;
+            }
+        }
+        store.close().await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,163 @@
+//! `windlass worker`: runs the commands of workflows, and advances runs.
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::values::Span;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use windlass::Worker as LibraryWorker;
+use windlass::command::{Commands, Limits};
+use windlass::core::store::Store;
+use windlass::maintenance::Maintenance;
+use windlass::runs::Engine;
+
+const AFTER: &str = "\
+It advances runs of workflows, promotes what is due and takes back what dead workers held. With --allow-commands it also \
+runs the commands of workflows: whoever may write to the store may then run anything as the user of this process. Handlers \
+of other kinds are written in Rust, with the crate `windlass`.
+
+SIGTERM or Ctrl-C: no new jobs, those that run are finished, for at most --drain; once more: at once.
+
+Examples:
+  windlass worker --allow-commands --queue default --labels linux,aws
+  windlass worker --allow-commands --secret DEPLOY_KEY --pass CARGO_HOME --slots 4
+  windlass worker                                        advances runs, and runs no command";
+
+/// Run a worker: it takes jobs that run commands, and advances runs.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct Worker {
+    #[command(flatten)]
+    commands: CommandArgs,
+    /// Run commands of workflows; without it only runs are advanced
+    #[arg(long)]
+    allow_commands: bool,
+    /// Look for work on this queue; may be repeated
+    #[arg(long = "queue", value_name = "QUEUE", default_value = "default", value_delimiter = ',')]
+    queues: Vec<String>,
+    /// What this worker offers; jobs that require it may come here
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    labels: Vec<String>,
+    /// How many jobs run at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    slots: usize,
+    /// How long jobs that run may go on after the worker was asked to stop
+    #[arg(long, value_name = "TIME", default_value = "25s")]
+    drain: Span,
+    /// Where each job gets a folder of its own; the system's place for temporary files when not said
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
+    /// Leave runs to other workers
+    #[arg(long)]
+    no_runs: bool,
+}
+
+/// What commands are given, here and in a local run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CommandArgs {
+    /// Give this variable of the environment to commands, and hide its value in all that they say; may be repeated
+    #[arg(long = "secret", value_name = "NAME")]
+    secrets: Vec<String>,
+    /// Give this variable of the environment to commands; may be repeated
+    #[arg(long = "pass", value_name = "NAME")]
+    passed: Vec<String>,
+    /// How long a command may take to end when it is told to
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    grace: Span,
+    /// The most processor time of a step, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    limit_cpu: Option<u64>,
+    /// The most memory of a process of a step, in MiB
+    #[arg(long, value_name = "MIB")]
+    limit_memory: Option<u64>,
+}
+
+impl CommandArgs {
+    pub(crate) fn commands(&self) -> Result<Commands, Failure> {
+        let mut commands = Commands::new().grace(self.grace.duration());
+        for name in &self.secrets {
+            let value = std::env::var(name).map_err(|_| {
+                Failure::usage(format!("the secret {name} is not in the environment"))
+                    .hint(format!("set it: {name}=… windlass worker …"))
+            })?;
+            commands = commands.secret(name, value);
+        }
+        for name in &self.passed {
+            commands = commands.pass(name);
+        }
+        let limits = Limits {
+            cpu_seconds: self.limit_cpu,
+            address_space: self.limit_memory.map(|mib| mib.saturating_mul(1 << 20)),
+            ..Limits::default()
+        };
+        Ok(commands.limits(limits))
+    }
+}
+
+impl Worker {
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.store()?;
+        let done = if self.allow_commands { self.work(app, &store).await } else { self.advance(app, &store).await };
+        store.close().await?;
+        done.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn work(self, app: &App, store: &Arc<dyn Store>) -> Result<(), Failure> {
+        let mut commands = self.commands.commands()?;
+        if let Some(folder) = &self.work_dir {
+            commands = commands.work_dir(folder);
+        }
+        let mut builder = LibraryWorker::builder(Arc::clone(store)).slots(self.slots).drain_time(self.drain.duration());
+        for queue in &self.queues {
+            builder = builder.queue(queue);
+        }
+        for label in &self.labels {
+            builder = builder.label(label);
+        }
+        if self.no_runs {
+            builder = builder.without_runs();
+        }
+        let worker = builder.commands(commands).build()?;
+        let labels =
+            if self.labels.is_empty() { String::new() } else { format!(", offers {}", self.labels.join(", ")) };
+        app.ui.note(format_args!(
+            "working on {}{labels}; {} at once; Ctrl-C stops",
+            self.queues.join(", "),
+            crate::values::count(self.slots as u64, "job")
+        ));
+        worker.run().await?;
+        Ok(())
+    }
+
+    async fn advance(self, app: &App, store: &Arc<dyn Store>) -> Result<(), Failure> {
+        if self.no_runs {
+            return Err(Failure::usage("with --no-runs and without --allow-commands there is nothing to do")
+                .hint("say --allow-commands"));
+        }
+        // The store is asked before anything is promised.
+        store.now().await?;
+        app.ui.note("advancing runs; commands are left to workers with --allow-commands; Ctrl-C stops");
+        let stop = async {
+            let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+            let told = async {
+                match &mut terminate {
+                    Ok(signal) => drop(signal.recv().await),
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = told => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        };
+        let engine = Engine::new(Arc::clone(store))?.run(stop);
+        let maintenance = Maintenance::new(Arc::clone(store));
+        tokio::select! {
+            () = engine => {}
+            () = maintenance.run() => {}
+        }
+        Ok(())
+    }
+}
