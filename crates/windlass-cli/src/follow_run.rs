@@ -135,8 +135,8 @@ impl<'a> Follower<'a> {
                 self.say(mark, &self.label(*node, *instance), &note)
             }
             Event::Settled { node, skip: Some(_), .. } => {
-                let why = reason(&self.status, *node).unwrap_or_default();
-                self.say(mark(&self.status, *node), &self.label(*node, usize::MAX), &why)
+                let (mark, why) = (mark(&self.status, *node), reason(&self.status, *node).unwrap_or_default());
+                self.say(mark, &self.label(*node, usize::MAX), &format!("{}: {why}", mark.word()))
             }
             Event::Cancelled { reason } => self.say(Mark::Cancelled, "the run is cancelled", &clean(reason)),
             Event::TimedOut => self.say(Mark::Failed, "the run took too long", ""),
@@ -216,13 +216,16 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// The event, with its node by name.
+/// The event, with its nodes by name.
 fn event_json(event: &Event, status: &RunStatus) -> serde_json::Value {
     let mut value = json!(event);
-    if let Some(node) = value.get("node").and_then(serde_json::Value::as_u64)
-        && let Some(node) = usize::try_from(node).ok().and_then(|node| status.graph.nodes.get(node))
-    {
-        value["node"] = json!(node.id);
+    for place in ["/node", "/skip/need/node"] {
+        if let Some(node) = value.pointer_mut(place)
+            && let Some(at) = node.as_u64().and_then(|at| usize::try_from(at).ok())
+            && let Some(named) = status.graph.nodes.get(at)
+        {
+            *node = json!(named.id);
+        }
     }
     value
 }

@@ -104,15 +104,12 @@ fn skipped(graph: &Graph, skip: &Skip) -> String {
     match skip {
         Skip::Need { node, outcome } => {
             let id = graph.nodes.get(*node).map_or("?", |node| node.id.as_str());
-            format!(
-                "{id} was {}",
-                match outcome {
-                    Outcome::Succeeded => "successful",
-                    Outcome::Failed => "a failure",
-                    Outcome::Cancelled => "cancelled",
-                    Outcome::Skipped => "skipped",
-                }
-            )
+            match outcome {
+                Outcome::Succeeded => format!("{id} succeeded"),
+                Outcome::Failed => format!("{id} failed"),
+                Outcome::Cancelled => format!("{id} was cancelled"),
+                Outcome::Skipped => format!("{id} was skipped"),
+            }
         }
         Skip::Condition => "its condition does not hold".to_owned(),
         Skip::Stopped => "the run was stopped".to_owned(),

@@ -8,6 +8,8 @@ use crate::values::{clean, count, relative};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
+use std::str::FromStr;
+use windlass::core::id::RunId;
 use windlass::core::job::State;
 use windlass::core::name::Label;
 use windlass::core::store::{Explanation, Reason};
@@ -19,20 +21,44 @@ With --json: {id, state, queue, reason, …, text, hint}; `…` are the details 
 
 Examples:
   windlass explain 0-01k9z3v8q2f7t8x6m5n4p3r2s1
+  windlass explain r0-01k9z3v8q2f7t8x6m5n4p3r2s1          what a run waits for, node by node
   windlass explain 0-01k9z3v8q2f7t8x6m5n4p3r2s1 --json | jq -r .reason";
 
-/// Say why a job stands where it stands, and what to do about it.
+/// Say why a job, or a run, stands where it stands, and what to do about it.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Explain {
-    /// The job's id, or the one that it was given with --id
-    id: JobName,
+    /// The job's id, or the one that it was given with --id; or the id of a run
+    id: Named,
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug)]
+enum Named {
+    Job(JobName),
+    Run(RunId),
+}
+
+impl FromStr for Named {
+    type Err = <JobName as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::Run).or_else(|_| text.parse().map(Self::Job))
+    }
 }
 
 impl Explain {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let id = self.id.find(store.as_ref()).await?;
+        let name = match self.id {
+            Named::Job(name) => name,
+            Named::Run(run) => {
+                super::explain_run::explain(app, &store, run).await?;
+                store.close().await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let id = name.find(store.as_ref()).await?;
         let explanation = store.explain(id).await?;
         let now = store.now().await?;
         let queue = store.get(vec![id]).await?.pop().flatten().map(|job| job.spec.queue.to_string());

@@ -43,6 +43,9 @@ pub(crate) struct Worker {
     /// How many jobs run at once
     #[arg(long, value_name = "N", default_value_t = 4)]
     slots: usize,
+    /// How long a job is taken to be in good hands without a word; it is renewed at a third of that
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    lease: Span,
     /// How long jobs that run may go on after the worker was asked to stop
     #[arg(long, value_name = "TIME", default_value = "25s")]
     drain: Span,
@@ -109,7 +112,10 @@ impl Worker {
         if let Some(folder) = &self.work_dir {
             commands = commands.work_dir(folder);
         }
-        let mut builder = LibraryWorker::builder(Arc::clone(store)).slots(self.slots).drain_time(self.drain.duration());
+        let mut builder = LibraryWorker::builder(Arc::clone(store))
+            .slots(self.slots)
+            .drain_time(self.drain.duration())
+            .lease(self.lease.duration());
         for queue in &self.queues {
             builder = builder.queue(queue);
         }

@@ -171,10 +171,15 @@ impl Runs {
         loop {
             engine.advance(run).await?;
             let status = self.wanted(run).await?;
-            if status.progress.cancelled.is_some() || status.run.state.is_terminal() || status.run.stuck.is_some() {
+            if status.run.state.is_terminal() || status.run.stuck.is_some() {
                 return Ok(status.run.state);
             }
-            tokio::time::sleep(TRY_AGAIN).await;
+            match status.progress.cancelled {
+                Some(_) if status.run.inbox_len == 0 => return Ok(status.run.state),
+                // What it cancelled has left word, and may have been the last of it.
+                Some(_) => {}
+                None => tokio::time::sleep(TRY_AGAIN).await,
+            }
         }
     }
 

@@ -12,6 +12,9 @@ use windlass_core::store::{GroupSettings, Setting};
 /// The kind of jobs that run commands.
 pub const COMMAND_KIND: &str = "windlass.command";
 
+/// How often the worker of a node's job may vanish: machines go for reasons that are not the job's.
+const STALLS: u32 = 3;
+
 /// A node, one instance of it, and its job's id.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
@@ -61,6 +64,7 @@ impl Making<'_> {
         spec.labels = Labels::parse(labels.iter().map(String::as_str)).map_err(|error| error.to_string())?;
         spec.priority = work.priority;
         spec.attempts = work.attempts;
+        spec.stalls = STALLS;
         spec.retry = work.retry.clone();
         spec.timeout_ms = work.timeout_ms;
         if let Some(group) = &work.group {

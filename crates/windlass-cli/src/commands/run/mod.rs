@@ -112,7 +112,7 @@ impl Run {
         } else {
             draw(app, &status, canvas, store.as_ref()).await?;
             app.ui.line(last_line(&status, state))?;
-            if state == RunState::Failed {
+            if state == RunState::Failed && app.url().is_some() {
                 app.ui.note(format_args!("hint: windlass runs rerun {run} --failed goes on from there"));
             }
         }
