@@ -31,6 +31,7 @@ mod order;
 mod outputs;
 mod repeats;
 mod retention;
+mod run_edges;
 mod run_help;
 mod run_lists;
 mod runs;
@@ -73,6 +74,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     waits::CASES,
     workers::CASES,
     runs::CASES,
+    run_edges::CASES,
     run_lists::CASES,
     schedules::CASES,
     schedule_rules::CASES,
