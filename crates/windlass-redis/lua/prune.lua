@@ -1,4 +1,4 @@
--- Removes what retention lets go: ended jobs, dedup keys, old minutes, memos of workers, dead workers, logs in the bin.
+-- Removes what retention lets go: ended jobs, ended runs, dedup keys, old minutes, memos of workers, dead workers, logs in the bin.
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; max, minutes kept, how long workers are kept in ms; count of rules, then of each
@@ -29,6 +29,20 @@ local found = E.by_score(E.REMOVABLE, now, limit)
 local ids = {}
 for i, member in ipairs(found) do ids[i] = sub(member, 13) end
 remove_all(ids, found, E.REMOVABLE)
+
+-- Ended runs that were kept long enough.
+local runs = handled < limit and E.by_score(E.RUN_REMOVABLE, now, limit - handled) or {}
+E.know_runs(runs)
+for _, id in ipairs(runs) do
+  local r = E.run(id)
+  -- One that cannot be read and does not know its place stays, to be looked at and removed by hand.
+  if r and (r.broken and r.seq or r.finished and r.finished + tonumber(r.keep) <= now) then
+    E.forget_run(r)
+  else
+    E.zput(E.RUN_REMOVABLE, id, r and not r.broken and r.at_remove and E.int(r.at_remove) or false)
+  end
+end
+handled = handled + #runs
 
 local function ids_of(members, prefix)
   local list = {}
@@ -119,24 +133,43 @@ if handled < limit then
   end
 end
 
--- Logs of jobs that are gone, as many lines as fit into one step.
+-- Logs of jobs and histories of runs that are gone, as many lines and entries as fit into one step.
 local lines_left = 20000
+-- Takes up to so many entries of a history out; answers how many, and where to go on or nil.
+local function cut_history(run, first, most)
+  local there = call('ZLEXCOUNT', E.HISTORY, '[' .. run, E.after_all(run))
+  if there == 0 then return 0, nil end
+  local gone = call('ZREMRANGEBYLEX', E.HISTORY, '[' .. run .. E.hex12(first), '(' .. run .. E.hex12(first + most))
+  if gone == there then return gone, nil end
+  if gone > 0 then return gone, first + most end
+  -- What has no number goes with the last.
+  return call('ZREMRANGEBYLEX', E.HISTORY, '[' .. run, E.after_all(run)), nil
+end
+-- The same with the lines of a log.
+local function cut_log(row, from, to, most)
+  -- No log is longer; one that says so would never come to its end.
+  if to - from > 200000 then to = from end
+  local last = min(to, from + most)
+  local lines = {}
+  for k = from, last - 1 do lines[#lines + 1] = row .. ':' .. E.int(k) end
+  if #lines > 0 then E.many('HDEL', E.LOGS, lines) end
+  return last - from, last < to and last or nil
+end
 -- ends because: every round takes an entry out, or uses up what is left
 while lines_left > 0 do
   local entry = call('LINDEX', E.TRASH, 0)
   if not entry then break end
+  local run, first = match(entry, '^h (%x+) (%d+)$')
   local row, from, to = match(entry, '^(%x+) (%d+) (%d+)$')
-  from, to = row and E.upto(1e15, from) or 0, row and E.upto(1e15, to) or 0
-  -- No log is longer; one that says so would never come to its end.
-  if to - from > 200000 then to = from end
-  local last = min(to, from + lines_left)
-  local lines = {}
-  for k = from, last - 1 do lines[#lines + 1] = row .. ':' .. E.int(k) end
-  if #lines > 0 then E.many('HDEL', E.LOGS, lines) end
-  lines_left = lines_left - max(last - from, 1)
-  handled = handled + 1
-  if last < to then
-    call('LSET', E.TRASH, 0, row .. ' ' .. E.int(last) .. ' ' .. E.int(to))
+  local gone, following = 0, nil
+  if run and #run == 12 then
+    gone, following = cut_history(run, E.upto(1e14, first) or 0, lines_left)
+  elseif row then
+    gone, following = cut_log(row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, lines_left)
+  end
+  lines_left, handled = lines_left - max(gone, 1), handled + 1
+  if following then
+    call('LSET', E.TRASH, 0, (run and 'h ' .. run .. ' ' or row .. ' ') .. E.int(following) .. (run and '' or ' ' .. to))
   else
     call('LPOP', E.TRASH)
   end

@@ -1,10 +1,10 @@
 //! The keys of a store: all there are, in the one order in which every script has them.
 //!
 //! All carry one hash tag, so that on a cluster a store lives in one slot and every step is atomic. There is no key per job,
-//! per queue or per group: while a slot moves, Redis stops a script half-way that meets a key it did not declare.
+//! per queue, per group or per run: while a slot moves, Redis stops a script half-way that meets a key it did not declare.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 28;
+pub(crate) const COUNT: usize = 35;
 
 /// What the keys hold, in the order of the scripts (`lua/lib/base.lua`).
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -36,6 +36,13 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "workers",
     "schedules",
     "ticks",
+    "runs",
+    "inbox",
+    "run_ready",
+    "run_wake",
+    "history",
+    "run_list",
+    "run_removable",
 ];
 
 /// The first of them are all that enqueuing plain jobs touches.

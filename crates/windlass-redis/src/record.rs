@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use windlass_core::Result;
+use windlass_core::id::RunId;
 use windlass_core::job::{
     Dedup, DedupMode, Due, Failure, FailureClass, JobSpec, KeepFor, LeaseView, NewJob, State, TraceContext,
 };
@@ -74,6 +75,9 @@ pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> Opt
     }
     if flags.is_empty() {
         flags.push('-');
+    }
+    if let Some(run) = spec.run {
+        let _ = write!(flags, "@{run}");
     }
     if flags == "-" && job.due == Due::Now && (spec.priority, spec.attempts, spec.stalls) == (0, 3, 1) {
         return None;
@@ -154,6 +158,14 @@ fn split_line(bytes: &Bytes) -> Option<(Bytes, Bytes)> {
     Some((bytes.slice(..at), bytes.slice(at + 1..)))
 }
 
+/// The flags of a job, and behind them its run.
+fn flags_and_run(text: &str) -> Result<(String, Option<RunId>)> {
+    match text.split_once('@') {
+        Some((flags, run)) => Ok((flags.to_owned(), Some(run.parse()?))),
+        None => Ok((text.to_owned(), None)),
+    }
+}
+
 /// The creator's part of a record.
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -162,6 +174,7 @@ pub(crate) struct Head {
     due: String,
     pub(crate) priority: i16,
     pub(crate) flags: String,
+    run: Option<RunId>,
     pub(crate) attempts: u32,
     pub(crate) stalls: u32,
     keep_for: KeepFor,
@@ -187,6 +200,7 @@ impl Head {
             due: "-".to_owned(),
             priority: 0,
             flags: "-".to_owned(),
+            run: None,
             attempts: 3,
             stalls: 1,
             keep_for: KeepFor::default(),
@@ -196,7 +210,7 @@ impl Head {
         let Ok(due) = next() else { return Ok(head) };
         head.due = due.to_owned();
         head.priority = number(next()?)?;
-        head.flags = next()?.to_owned();
+        (head.flags, head.run) = flags_and_run(next()?)?;
         (head.attempts, head.stalls) = (number(next()?)?, number(next()?)?);
         let (_key, _mode, _ttl) = (next()?, next()?, next()?);
         head.keep_for = KeepFor { succeeded_ms: maybe(next()?)?, failed_ms: maybe(next()?)? };
@@ -245,7 +259,7 @@ impl Head {
             keep_for: self.keep_for,
             metadata: rare.metadata,
             trace: rare.trace,
-            run: None,
+            run: self.run,
         })
     }
 }
@@ -323,7 +337,7 @@ impl Life {
             finished_at: when(state.is_terminal()),
             lease,
             created_at: hex_time(part(18)?)?,
-            flags: part(19)?.to_owned(),
+            flags: flags_and_run(part(19)?)?.0,
         })
     }
 
@@ -402,7 +416,7 @@ pub(crate) fn escape(message: &str) -> String {
     message.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
 }
 
-fn unescape(line: &str) -> String {
+pub(crate) fn unescape(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut chars = line.chars();
     while let Some(c) = chars.next() {

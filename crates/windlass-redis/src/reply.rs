@@ -22,6 +22,11 @@ impl Items {
         }
     }
 
+    /// None at all.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new().into_iter())
+    }
+
     /// Those of a map, names and values by turns, however the server writes it.
     pub(crate) fn of_map(value: Value) -> Result<Self> {
         match value {

@@ -31,10 +31,13 @@ const COMMON: [&str; 2] = lib!["feed", "idle"];
 const QUICK_ENQUEUE: [&str; 1] = lib!["quick_enqueue"];
 const QUICK_REPORT: [&str; 3] = lib!["register", "plain", "quick_report"];
 /// The long way: jobs, queues and groups as objects.
-const ENGINE: [&str; 9] = lib!["writes", "tables", "jobs", "groups", "apply", "dedup", "quarantine", "due", "bells"];
+const ENGINE: [&str; 10] =
+    lib!["writes", "tables", "jobs", "groups", "runs", "apply", "dedup", "quarantine", "due", "bells"];
 const CLAIM: [&str; 3] = lib!["select", "claim", "report"];
 const MAKE: [&str; 1] = lib!["make"];
 const CREATE: [&str; 2] = lib!["make", "create"];
+const REGISTER: [&str; 1] = lib!["register"];
+const STEPS: [&str; 1] = lib!["steps"];
 
 /// What a script may do.
 #[derive(Clone, Copy)]
@@ -136,6 +139,13 @@ scripts! {
     due_schedules: Reads [] [],
     fire: Writes [] [CREATE],
     read_feed: Reads [] [],
+    create_runs: Writes [] [CREATE, STEPS],
+    claim_runs: Finishes [] [REGISTER],
+    commit_runs: Finishes [] [CREATE, STEPS],
+    send_to_runs: Finishes [] [STEPS],
+    read_runs: Reads [] [],
+    list_runs: Reads [] [],
+    remove_runs: Finishes [] [],
 }
 
 /// All of them, as the server is to keep them.

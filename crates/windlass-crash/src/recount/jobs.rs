@@ -23,6 +23,11 @@ pub(super) struct Job {
     remove_at: Option<u64>,
 }
 
+/// The flags alone: behind them may stand `@` and a run.
+fn flags_of(text: &str) -> String {
+    text.split('@').next().unwrap_or(text).to_owned()
+}
+
 impl Job {
     /// `state mark token last-state row claimed time queue lane attempt attempts stalls max retries cancel place ready group
     /// created flags removal token state worker`; the one time is the end of the lease, of the job, or when it is due. Of a job
@@ -55,7 +60,7 @@ impl Job {
             finished: time.filter(|_| matches!(state, 'S' | 'F' | 'C')).unwrap_or(0),
             expires: time.filter(|_| state == 'a').unwrap_or(0),
             group: number(17).filter(|_| matches!(state, 'r' | 'a')),
-            flags: (*parts.get(19)?).to_owned(),
+            flags: flags_of(parts.get(19)?),
             remove_at: number(20),
             worker: (state == 'a').then(|| parts.get(23).map(|worker| (*worker).to_owned())).flatten(),
         })
@@ -74,7 +79,7 @@ impl Job {
         let (queue, lane, row) = (hex(1)?, hex(2)?, hex(3)?);
         let due = parts.get(6).copied().unwrap_or("-");
         let priority: i32 = parts.get(7).map_or(Some(0), |text| text.parse().ok())?;
-        let flags = parts.get(8).copied().unwrap_or("-");
+        let flags = flags_of(parts.get(8).unwrap_or(&"-"));
         let group = match parts.get(16).and_then(|name| name.strip_prefix('+')) {
             Some(name) => groups.get(&format!("n{queue} {name}")).and_then(|id| id.parse().ok()),
             None => plain.get(&queue).copied(),
@@ -95,7 +100,7 @@ impl Job {
             worker: None,
             cancel: false,
             group: group.filter(|_| state == 'r'),
-            flags: flags.to_owned(),
+            flags,
             remove_at: None,
         })
     }

@@ -130,6 +130,7 @@ function E.apply(j, verb, change)
   if is_ended(to) then
     E.ended[#E.ended + 1] = j.id
     if E.has_flag(j, 'd') then E.free_key(j) end
+    if j.run then E.tell_run(j, to) end
     if j.remove_at and j.remove_at <= now then E.remove(j, 'remove') end
   end
 end
@@ -138,6 +139,7 @@ end
 function E.remove(j, verb)
   local q, l = E.queue(j.queue), E.lane(j.lane)
   know_group(j)
+  if j.run and not is_ended(j.state) then E.tell_run(j, nil) end
   E.index(j, false)
   E.ended[#E.ended + 1] = j.id
   if q then

@@ -19,7 +19,7 @@ local function ring_all()
   if call('ZCARD', E.BELLS) == 0 then return end
   for id, count in pairs(E.rung_anybody) do
     local q = E.queue(id)
-    if q then E.wake_some(q.name .. '\n-\n', q.name, count) end
+    if q then E.wake_some(q.name .. '\n-\n', 'work\n' .. q.name, count) end
   end
   for id, count in pairs(E.rung_queues) do
     local q = E.queue(id)
@@ -35,6 +35,9 @@ end
 -- Rings for everything that this step has made possible.
 function E.ring_bells()
   if next(E.rung_lanes) or next(E.rung_queues) or next(E.rung_anybody) then ring_all() end
+  if next(E.rung_runs) and call('ZCARD', E.BELLS) > 0 then
+    for kind, count in pairs(E.rung_runs) do E.wake_some('\n' .. kind .. '\n', 'runs\n', min(count, 8)) end
+  end
   for _, ids in ipairs(E.ended_runs) do
     for _, id in ipairs(ids) do E.ended[#E.ended + 1] = id end
   end

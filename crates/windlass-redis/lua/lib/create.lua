@@ -1,6 +1,6 @@
 -- New jobs. Those with nothing but defaults come in rows: `P`, lane (its number among the call's), count, and of each its id
 -- and its fingerprint, a line end, and the rest of its record, which no script reads. Others: `J`, id, the fields (fingerprint,
--- lane, due, priority, flags, attempts, stalls, dedup key, mode, ttl, keep and keep, group), and the rest of the record.
+-- lane, due, priority, flags and run, attempts, stalls, dedup key, mode, ttl, keep and keep, group), and the rest of the record.
 
 local LANES_MAX = 1024
 local call_lanes = {}
@@ -60,7 +60,8 @@ function E.read_new()
   end
   local fingerprint, lane_no, due, priority, flags, attempts, stalls, key, mode, ttl, keep_s, keep_f, name =
     match(fields, '^(%x+) (%d+) (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
-  job.fingerprint, job.lane_no, job.due, job.priority, job.flags = fingerprint, tonumber(lane_no), due, tonumber(priority), flags
+  job.fingerprint, job.lane_no, job.due, job.priority, job.flags_text = fingerprint, tonumber(lane_no), due, tonumber(priority), flags
+  job.flags, job.run = E.flags_and_run(flags)
   job.attempts, job.stalls = tonumber(attempts), tonumber(stalls)
   if key ~= '-' then job.key, job.mode, job.ttl = key, mode, E.opt(ttl) end
   job.keep = keep_s .. ' ' .. keep_f
@@ -125,8 +126,10 @@ local function lane_for(job)
   return q, made
 end
 
--- Why a queue takes no more: it is at its maximum length, `leaving` jobs making room.
+-- Why a queue takes no more: it is at its maximum length, `leaving` jobs making room. That holds off new work; a job of a run is
+-- work that has begun.
 local function no_room(job, leaving)
+  if job.run then return nil end
   local q = E.find_queue(call_lanes[job.lane_no].queue_name)
   local most = q and q.settings.len_max
   if most and q.s + q.r >= most + leaving then return 'full ' .. E.int(most) end
@@ -150,7 +153,7 @@ local function create(job, behind)
     id = job.id, queue = q.id, lane = l.id, row = row, created = now, ready_at = now, attempt = 0, attempts = job.attempts,
     stalls = 0, stalls_max = job.stalls, retries = 0, cancel = false, flags = job.flags, lifo = match(job.flags, 'l') ~= nil,
     fingerprint = job.fingerprint, key = job.key, mode = job.mode, ttl = job.ttl, group_name = job.group_name,
-    priority = job.priority, has_head = true,
+    priority = job.priority, has_head = true, run = job.run,
   }
   j.ord = E.place(job.priority, row, j.lifo)
   local due_text = '-'
@@ -178,8 +181,8 @@ local function create(job, behind)
   E.note(j, 'enqueue', nil, j.state)
   if j.state == 's' and j.due then E.sooner(q, j.due) end
   local head = fmt('1 %x %x %012x %x %s', q.id, l.id, row, now, job.fingerprint)
-  if due_text ~= '-' or job.priority ~= 0 or job.flags ~= '-' or job.attempts ~= 3 or job.stalls ~= 1 then
-    head = head .. ' ' .. due_text .. ' ' .. job.priority .. ' ' .. job.flags .. ' ' .. job.attempts .. ' ' .. job.stalls .. ' '
+  if due_text ~= '-' or job.priority ~= 0 or job.flags_text ~= '-' or job.attempts ~= 3 or job.stalls ~= 1 then
+    head = head .. ' ' .. due_text .. ' ' .. job.priority .. ' ' .. job.flags_text .. ' ' .. job.attempts .. ' ' .. job.stalls .. ' '
       .. (job.key or '-') .. ' ' .. (job.mode or '-') .. ' ' .. job.ttl_text .. ' ' .. job.keep .. ' ' .. job.name_text
   end
   E.hput(JOBS, j.id, head .. '\n' .. job.rest)
@@ -279,7 +282,7 @@ function E.refusal(job, plans)
     plans[l.queue_name] = plan
   end
   local most = q and q.settings.len_max
-  if most and q.s + q.r + plan.jobs >= most then return 'full ' .. E.int(most) end
+  if most and not job.run and q.s + q.r + plan.jobs >= most then return 'full ' .. E.int(most) end
   -- An empty lane counts as none: an earlier job of the call may take its place.
   local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
   if not known and not plan.lanes[l.key] then

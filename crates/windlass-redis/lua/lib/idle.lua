@@ -1,6 +1,7 @@
 -- Those who wait, and how they are woken. Wake-ups only shorten a wait: whoever waits looks again by itself.
 --
 -- BELLS  <queue name>\n<lane>\n<handle>/<worker>        somebody waits for this lane; `-` for a new one, `*` for any
+--        \n<kind>\n<handle>//<engine>                     somebody waits for runs of this kind
 -- IDLE   <handle>/<worker>                              the entries above of one who waits, one per line
 -- WATCH  <id>                                           handles that wait for the end of a job
 --
@@ -27,7 +28,7 @@ function E.forget_idle(who)
 end
 
 -- Wakes up to `count` of those whose entries begin with `prefix`; answers how many.
-function E.wake_some(prefix, queue_name, count)
+function E.wake_some(prefix, message, count)
   local woken = 0
   -- One who is gone hears nothing, and is taken off the list all the same.
   for _ = 1, count + 64 do
@@ -35,15 +36,16 @@ function E.wake_some(prefix, queue_name, count)
     if not entry then break end
     local handle, worker = match(entry, '\n([^\n/]+)/([^\n]+)$')
     if not handle or not E.forget_idle(handle .. '/' .. worker) then call('ZREM', E.BELLS, entry) end
-    if handle and E.publish(handle, 'work\n' .. queue_name) > 0 then woken = woken + 1 end
+    if handle and E.publish(handle, message) > 0 then woken = woken + 1 end
   end
   return woken
 end
 -- Wakes up to `count` of those who wait for a lane; answers how many.
 function E.wake_lane(queue_name, lane_id, count)
-  local woken = E.wake_some(queue_name .. '\n' .. lane_id .. '\n', queue_name, count)
+  local message = 'work\n' .. queue_name
+  local woken = E.wake_some(queue_name .. '\n' .. lane_id .. '\n', message, count)
   -- Workers with very many lanes wait for all of them at once.
-  if woken < count then woken = woken + E.wake_some(queue_name .. '\n*\n', queue_name, count - woken) end
+  if woken < count then woken = woken + E.wake_some(queue_name .. '\n*\n', message, count - woken) end
   return woken
 end
 

@@ -10,7 +10,8 @@
 --             worker
 --
 -- States: s scheduled, r ready, a active, S succeeded, F failed, C cancelled. Flags: g names a group, d has a dedup key,
--- k says itself how long it is kept, l heads its priority, q quarantined, x has a result, progress or failures, o has a log.
+-- k says itself how long it is kept, l heads its priority, q quarantined, x has a result, progress or failures, o has a log; and
+-- behind them `@` and its run, for a job that has one.
 
 E.HEAD = '^1 (%x+) (%x+) (%x+) (%x+) (%x+)(.-)\n'
 E.HEAD_REST = '^ (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$'
@@ -23,6 +24,12 @@ E.job_cache, E.dirty_jobs = {}, {}
 E.fresh_lives = {}
 -- Lives that were read, for whoever makes an object of one.
 E.known_lives = {}
+
+-- The flags of a job, and its run.
+function E.flags_and_run(text)
+  if not text:find('@', 1, true) then return text, nil end
+  return match(text, '^([^@]+)@(.+)$')
+end
 
 -- Reads the creator's part of a record into `j`; false when it cannot be read.
 function E.read_head(j, record)
@@ -37,13 +44,15 @@ function E.read_head(j, record)
     return true
   end
   local due, priority, flags, attempts, stalls, key, mode, ttl, keep_s, keep_f, name = match(rest, E.HEAD_REST)
-  if not due or not E.upto(65535, tonumber(priority) + 32768 .. '') or not E.upto(E.U32, attempts) or not E.upto(E.U32, stalls)
+  local run
+  if due then flags, run = E.flags_and_run(flags) end
+  if not due or not flags or not E.upto(65535, tonumber(priority) + 32768 .. '') or not E.upto(E.U32, attempts) or not E.upto(E.U32, stalls)
     or not (due == '-' or due == 'h' or E.upto(1e15, match(due, '^h?(%d+)$') or '-')) or (match(flags, 'g') ~= nil) ~= (name ~= '-')
     or (match(flags, 'd') ~= nil) ~= (key ~= '-') then
     return false
   end
   j.has_head = true
-  j.head_due, j.priority, j.head_flags = due, tonumber(priority), flags
+  j.head_due, j.priority, j.head_flags, j.run = due, tonumber(priority), flags, run or j.run
   j.head_attempts, j.head_stalls = tonumber(attempts), tonumber(stalls)
   if key ~= '-' then j.key, j.mode, j.ttl = key, mode, E.opt(ttl) end
   j.keep_s, j.keep_f = E.opt(keep_s), E.opt(keep_f)
@@ -80,7 +89,9 @@ end
 function E.read_life(j, text)
   local state, token, last_state, row, claimed, time, queue_id, lane_id, attempt, attempts, stalls, stalls_max, retries, cancel,
     ord, ready_at, group_id, created, flags, remove_at, before_token, before_state, worker = match(whole_life(text), E.LIFE_TEXT)
-  if not state or not match(state, '[sraSFC]') or #queue_id > 13 or #lane_id > 13 or #row ~= 12 or #created > 13 or #ready_at > 13
+  local run
+  if state then flags, run = E.flags_and_run(flags) end
+  if not state or not flags or not match(state, '[sraSFC]') or #queue_id > 13 or #lane_id > 13 or #row ~= 12 or #created > 13 or #ready_at > 13
     or not (E.upto(E.U32, attempt) and E.upto(E.U32, attempts) and E.upto(E.U32, stalls) and E.upto(E.U32, stalls_max)
     and E.upto(E.U32, retries)) then
     return false
@@ -109,7 +120,7 @@ function E.read_life(j, text)
       j.finished = time
     end
   end
-  j.created, j.flags, j.remove_at = tonumber(created, 16), flags, E.opt(remove_at)
+  j.created, j.flags, j.remove_at, j.run = tonumber(created, 16), flags, E.opt(remove_at), run or j.run
   j.lifo = match(flags, 'l') ~= nil
   return true
 end
@@ -212,7 +223,7 @@ end
 function E.life_text(j)
   local active = j.state == 'a'
   local mark = 'x'
-  if active and not j.cancel and not j.last_token then
+  if active and not j.cancel and not j.last_token and not j.run then
     if j.flags == 'g' then
       mark = 'g'
     elseif j.flags == '-' and j.group == (E.queue(j.queue) or {}).plain then
@@ -224,7 +235,7 @@ function E.life_text(j)
   return fmt('%s %s %s %s %012x %s %s %x %x %d %d %d %d %d %d %s %x %s %x %s %s %s %s %s', j.state, mark,
     active and j.token or not active and j.last_token or E.NO_TOKEN, not active and j.last_state or '-', j.row,
     E.time15(j.claimed), E.time15(time), j.queue, j.lane, j.attempt, j.attempts, j.stalls, j.stalls_max, j.retries,
-    j.cancel and 1 or 0, j.ord, j.ready_at, j.group or '-', j.created, j.flags, j.remove_at and E.int(j.remove_at) or '-',
+    j.cancel and 1 or 0, j.ord, j.ready_at, j.group or '-', j.created, j.run and j.flags .. '@' .. j.run or j.flags, j.remove_at and E.int(j.remove_at) or '-',
     active and j.last_token or '-', active and j.last_state or '-', active and j.worker or '')
 end
 
@@ -301,6 +312,7 @@ end
 
 -- Writes everything that waits.
 function E.flush()
+  E.flush_runs()
   for key in pairs(E.late) do E.settle_late(key) end
   for id, j in pairs(E.dirty_jobs) do E.hput(LIFE, id, E.life_text(j)) end
   E.dirty_jobs = {}
@@ -314,4 +326,5 @@ function E.flush()
   end
   for key in pairs(E.zsets) do E.settle(key) end
   for key in pairs(E.hashes) do E.settle_hash(key) end
+  E.flush_trims()
 end

@@ -66,6 +66,7 @@ function E.set_aside(j, why, queue_id, lane_id)
       E.index(j, true)
     end
     if j.key then E.free_key(j) end
+    if j.run then E.tell_run(j, 'F') end
   end
   E.set_flag(j, 'x')
   E.hput(E.EXTRA, j.id .. ':f', 'quarantined ' .. j.attempt .. ' ' .. E.int(now) .. ' ' .. why)

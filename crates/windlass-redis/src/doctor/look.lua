@@ -106,6 +106,30 @@ local function look_at_index(key)
   return page[1], #page[2] / 2
 end
 
+-- Runs by the list of all: those that cannot be read, and those that stand where nobody finds them.
+local function look_at_runs()
+  local page = call('ZSCAN', E.RUN_LIST, cursor, 'COUNT', count)
+  local ids = {}
+  for i = 1, #page[2], 2 do ids[#ids + 1] = sub(page[2][i], 14) end
+  E.know_runs(ids)
+  for i = 1, #page[2], 2 do
+    local list, seq, id = match(page[2][i], '^([*RSFC])(%x%x%x%x%x%x%x%x%x%x%x%x)(.+)$')
+    local r = id and E.run(id)
+    if not r then
+      say('run', id or page[2][i], 'there is no such run')
+    elseif r.broken then
+      if list == '*' then say('run', id, 'it cannot be read') end
+    elseif seq ~= r.seq or list ~= '*' and list ~= r.state then
+      say('run', id, 'it is listed where it is not')
+    elseif list == '*' and r.at_ready and not call('ZSCORE', E.RUN_READY, r.at_ready) then
+      say('run', id, 'it has something to do, and no engine will find it')
+    elseif list == '*' and r.at_look and not call('ZSCORE', E.RUN_WAKE, id) then
+      say('run', id, 'nothing will wake it')
+    end
+  end
+  return page[1], #page[2] / 2
+end
+
 local function ready_in(lane_id, group_id)
   local prefix = E.enc(lane_id) .. (group_id and E.enc(group_id) or '')
   return call('ZLEXCOUNT', READY, '[' .. prefix, E.after_all(prefix))
@@ -182,6 +206,8 @@ elseif what == 'lives' then
   next_cursor, seen = look_at_lives()
 elseif what == 'groups' then
   next_cursor, seen = look_at_groups()
+elseif what == 'runs' then
+  next_cursor, seen = look_at_runs()
 else
   next_cursor, seen = look_at_index(({ ready = READY, scheduled = E.SCHED, leases = E.LEASES, ended = E.ENDED })[what])
 end

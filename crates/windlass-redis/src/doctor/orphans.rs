@@ -1,4 +1,4 @@
-//! What does not fit together: jobs in no index, entries without a job, counters that are not what they count.
+//! What does not fit together: jobs and runs in no index, entries without a job, counters that are not what they count.
 //!
 //! A page is looked at in one atomic step (`look.lua`), so that a store at work shows nothing that is not there.
 
@@ -151,6 +151,7 @@ pub(super) async fn look(store: &RedisStore, depth: Depth, findings: &mut Vec<Fi
             "somebody wrote to the store's keys; if nobody did, it is a mistake of the store: please report this line",
         ));
     }
+    looked += runs(store, depth, findings).await?;
     counters(store, findings).await?;
     schedules(store, findings).await;
     if findings.len() == before && looked > 0 {
@@ -158,6 +159,19 @@ pub(super) async fn look(store: &RedisStore, depth: Depth, findings: &mut Vec<Fi
             .push(Finding::ok("orphans", format!("{looked} index entries fit their jobs, and the counters fit them")));
     }
     Ok(())
+}
+
+/// Runs that cannot be read, or that nobody would find. Answers how many entries were looked at.
+async fn runs(store: &RedisStore, depth: Depth, findings: &mut Vec<Finding>) -> Result<u64> {
+    let seen = pages(store, depth, "runs").await?;
+    let wrong = seen.of("run");
+    if !wrong.is_empty() {
+        let text = format!("{} out of step: {}", count(wrong.len() as u64, "run"), examples(&wrong));
+        findings.push(Finding::warning("runs", text).hint(
+            "somebody wrote to the store's keys, or a key is gone; a damaged run is never claimed: look at it, remove it, and start it anew; a message wakes one that is lost",
+        ));
+    }
+    Ok(seen.entries)
 }
 
 /// Counters of queues beside a recount, in one atomic step.

@@ -21,9 +21,9 @@ const PIECE: usize = 500;
 /// Calls under way at once.
 const UNDER_WAY_MAX: usize = 2;
 /// Bytes of one script, one large job excepted.
-const PIECE_BYTES: usize = 8 << 20;
+pub(super) const PIECE_BYTES: usize = 8 << 20;
 /// Bytes of an atomic call: a server closes the connection of a longer one.
-const ATOMIC_BYTES_MAX: u64 = 256 << 20;
+pub(super) const ATOMIC_BYTES_MAX: u64 = 256 << 20;
 
 /// Calls of so few jobs are gathered with those of others.
 const GATHERED: usize = 64;
@@ -37,13 +37,13 @@ pub(super) struct Prepared {
 
 /// The queue, kind and labels of jobs, each told once per call.
 #[derive(Default)]
-struct Lanes {
+pub(super) struct Lanes {
     numbers: HashMap<(String, String), usize>,
     all: Vec<(String, String)>,
 }
 
 impl Lanes {
-    fn number(&mut self, job: &NewJob) -> usize {
+    pub(super) fn number(&mut self, job: &NewJob) -> usize {
         let lane = (job.spec.queue.as_str().to_owned(), lane_key(&job.spec.kind, &job.spec.labels));
         if let Some((last, number)) = self.all.last().zip(Some(self.all.len()))
             && *last == lane
@@ -56,6 +56,14 @@ impl Lanes {
             self.all.push(lane);
         }
         number
+    }
+
+    /// Adds them to a call, as `lua/lib/create.lua` reads them.
+    pub(super) fn add(&self, call: &mut Call<'_>) {
+        call.arg_fmt(self.all.len());
+        for (queue, key) in &self.all {
+            call.arg(queue).arg(key);
+        }
     }
 }
 
@@ -83,10 +91,7 @@ pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl Iterator<Item = (JobI
         told.push(Told { id, lane, fields, rest });
     }
     call.reserve(2 * lanes.all.len() + 4 * told.len() + 2, bytes);
-    call.arg_fmt(lanes.all.len());
-    for (queue, key) in &lanes.all {
-        call.arg(queue).arg(key);
-    }
+    lanes.add(call);
     call.arg_fmt(told.len());
     let in_a_row = |one: &Told, next: &Told| one.fields.is_none() && next.fields.is_none() && one.lane == next.lane;
     for row in told.chunk_by(in_a_row) {
@@ -223,6 +228,7 @@ pub(super) fn piece_of(jobs: &[&Prepared]) -> usize {
 }
 
 fn prepare(job: NewJob) -> Result<Prepared> {
+    job.spec.check_outside()?;
     job.check()?;
     Ok(Prepared { id: job.effective_id(), fingerprint: job.fingerprint(), job })
 }

@@ -7,7 +7,7 @@ use crate::scripts::AT;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use windlass_core::name::{QueueName, ScheduleName};
-use windlass_core::store::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
+use windlass_core::store::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, RunChange, Transition};
 use windlass_core::{Error, Result};
 
 #[async_trait]
@@ -65,6 +65,8 @@ fn entry(mut item: Items) -> Result<FeedEntry> {
             events.push(serde_json::from_str(line).map_err(|e| odd(&format!("an event: {e}")))?);
         } else if let Some(rest) = line.strip_prefix("fired ") {
             events.push(fired(rest)?);
+        } else if let Some(rest) = line.strip_prefix("run ") {
+            events.push(run_change(rest)?);
         } else {
             transitions(line, &names, &mut events)?;
         }
@@ -77,6 +79,14 @@ fn fired(line: &str) -> Result<FeedEvent> {
     let (tick, name) = line.split_once(' ').ok_or_else(|| odd(line))?;
     let schedule: ScheduleName = serde_json::from_str(name).map_err(|e| odd(&format!("an event: {e}")))?;
     Ok(FeedEvent::ScheduleFired { schedule, tick: time(tick)? })
+}
+
+/// `run state length`; a dash for one that is gone.
+fn run_change(line: &str) -> Result<FeedEvent> {
+    let parts: Vec<&str> = line.split(' ').collect();
+    let [run, state, len] = parts[..] else { return Err(odd(line)) };
+    let state = if state == "-" { None } else { Some(super::runs::text::state(state)?) };
+    Ok(FeedEvent::Run(RunChange { run: run.parse()?, state, history_len: number(len)? }))
 }
 
 fn queue_names(stored: &str) -> Result<HashMap<String, QueueName>> {

@@ -80,11 +80,12 @@ impl Drop for Listener {
     }
 }
 
-/// `work\n<queue>` or `job\n<id>`.
+/// `work\n<queue>`, `runs\n` or `job\n<id>`.
 fn hear(signals: &Signals, message: &[u8]) {
     let mut effects = Effects::default();
     match std::str::from_utf8(message).ok().and_then(|text| text.split_once('\n')) {
         Some(("work", queue)) => effects.work.extend(QueueName::new(queue)),
+        Some(("runs", _)) => effects.runs = true,
         Some(("job", id)) => effects.ended.extend(id.parse::<JobId>()),
         // A question whether anybody is there.
         None if message == b"here" => return,

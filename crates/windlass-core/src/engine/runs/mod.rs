@@ -179,7 +179,7 @@ impl<T: Tables> Step<'_, T> {
             return if row.last_token == Some(lease.token) { Ok(repeated) } else { Err(Error::LeaseLost) };
         };
         if row.history_len != history_len {
-            let made = row.history_len == history_len + step.history.len() as u64;
+            let made = history_len.checked_add(step.history.len() as u64) == Some(row.history_len);
             return if made { Ok(repeated) } else { Err(Error::LeaseLost) };
         }
         if inbox_to > row.inbox_next {

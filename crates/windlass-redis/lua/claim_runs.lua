@@ -1,0 +1,124 @@
+-- Leases runs that have something to do: items in their inbox, a time that has come, or an engine that vanished.
+--
+-- KEYS    all of the store, in the one order
+-- ARGV    clock, bell prefix, publish command; engine, token, lease in ms, max, handle and engine, a run or `-`, kinds
+-- Answers `missing` or `corrupt` of a run that was asked for; or `ok`, the time, when there may be more; then of each run its id, its
+--         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come>`, and its items
+-- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted
+
+local ITEMS_MAX, BYTES_MAX, ALL_BYTES_MAX, PIECE = 1000, 4194304, 33554432, 32
+local engine, token, lease_ms, most, who, wanted = E.arg(), E.arg(), E.num(), E.num(), E.arg(), E.arg()
+local kinds, serves = {}, {}
+for i = E.at + 1, #ARGV do kinds[#kinds + 1], serves[ARGV[i]] = ARGV[i], true end
+local answer, count, bytes = { 'ok', E.int(now), '-' }, 0, 0
+
+-- The oldest items of an inbox, and up to where they go. A few at a time, because they may be large.
+local function items_of(r)
+  local items, size, upto = {}, 0, r.first
+  local from, to = '[' .. r.seq .. E.hex12(r.first), E.after_all(r.seq)
+  -- ends because: every round reads on, up to the most items
+  while r.first < r.following do
+    local piece = call('ZRANGEBYLEX', E.INBOX, from, to, 'LIMIT', 0, min(PIECE, ITEMS_MAX - #items))
+    for _, member in ipairs(piece) do
+      local number = tonumber(sub(member, 13, 24), 16)
+      size = size + #member
+      if size > BYTES_MAX and #items > 0 then return items, upto, size end
+      if number then items[#items + 1], upto = member, number + 1 end
+    end
+    if #piece < PIECE then break end
+    if #items >= ITEMS_MAX then return items, upto, size end
+    from = '(' .. piece[#piece]
+  end
+  -- Whatever else there is cannot be read.
+  if #items < ITEMS_MAX and size <= BYTES_MAX then upto = r.following end
+  return items, upto, size
+end
+
+local function hold(r)
+  local items, upto, size = items_of(r)
+  r.token, r.engine, r.expires, r.ready = token, engine, now + lease_ms, nil
+  E.touch_run(r)
+  local n = #answer
+  answer[n + 1], answer[n + 2] = r.id, E.run_text(r)
+  answer[n + 3] = E.int(r.expires) .. ' ' .. E.int(upto) .. ' ' .. (r.wake and r.wake <= now and 1 or 0)
+  answer[n + 4] = items
+  count, bytes = count + 1, bytes + size
+end
+
+if wanted ~= '-' then
+  local r = E.run(wanted)
+  if not r then return { 'missing' } end
+  if r.broken then return { 'corrupt' } end
+  if (not r.token or r.expires <= now) and not E.run_rests(r) and serves[r.kind] then
+    hold(r)
+    E.finish()
+  end
+  return answer
+end
+
+-- Runs whose time has come, or whose engine vanished, by kind; those that cannot be read are set aside.
+local woken, more = {}, false
+local function wake_runs()
+  local ids = call('ZRANGEBYSCORE', E.RUN_WAKE, '-inf', now, 'LIMIT', 0, most + 1)
+  if #ids > most then
+    ids[#ids] = nil
+    more = true
+  end
+  E.know_runs(ids)
+  for _, id in ipairs(ids) do
+    local r = E.run(id)
+    local look = r and not r.broken and E.run_look_at(r)
+    if not look or look > now then
+      E.zput(E.RUN_WAKE, id, look and E.int(look) or false)
+    else
+      r.token, r.ready = nil, E.hex12(E.bump(E.SEQ))
+      E.touch_run(r)
+      woken[r.kind] = woken[r.kind] or {}
+      table.insert(woken[r.kind], r)
+      if not serves[r.kind] then E.ring_runs(r.kind, 1) end
+    end
+  end
+end
+
+local function has_room()
+  return count < most and bytes < ALL_BYTES_MAX
+end
+-- Leases runs of a kind, in the order in which they got something to do; what stays is left to the next who waits.
+local function claim_kind(kind)
+  local prefix = kind .. '\n'
+  local members = call('ZRANGEBYLEX', E.RUN_READY, '[' .. prefix, E.after_all(prefix), 'LIMIT', 0, most - count + 1)
+  local ids = {}
+  for i, member in ipairs(members) do ids[i] = sub(member, #prefix + 13) end
+  E.know_runs(ids)
+  local left = 0
+  for i, id in ipairs(ids) do
+    local r = E.run(id)
+    if not r or r.broken or not r.ready or E.run_ready_member(r) ~= members[i] then
+      -- Set aside: it is shown by listings, and nobody can do more about it.
+      if not r or r.at_ready ~= members[i] then E.zput(E.RUN_READY, members[i], false) end
+    elseif has_room() then
+      hold(r)
+    else
+      left = left + 1
+    end
+  end
+  for _, r in ipairs(woken[kind] or {}) do
+    if has_room() then hold(r) else left = left + 1 end
+  end
+  if left > 0 then E.ring_runs(kind, 1) end
+end
+
+wake_runs()
+local following = call('ZRANGEBYSCORE', E.RUN_WAKE, '(' .. E.int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+for _, kind in ipairs(kinds) do claim_kind(kind) end
+local soonest = tonumber(following or nil)
+if count > 0 then soonest = min(soonest or math.huge, now + lease_ms) end
+if more then soonest = now end
+if soonest and soonest < 1e15 then answer[3] = E.int(soonest) end
+E.finish()
+if who ~= '' then
+  local lines = {}
+  for i, kind in ipairs(kinds) do lines[i] = '\n' .. kind .. '\n' .. who end
+  E.enlist(who, count < most and lines or nil)
+end
+return answer

@@ -1,0 +1,22 @@
+-- Looks runs up.
+--
+-- KEYS    all of the store, in the one order
+-- ARGV    clock, bell prefix, publish command; of each its id, `d` and `i` for definition and input, the first entry of its history, and
+--         how many
+-- Answers of each its record or nothing, `1` when it cannot be read, definition, input, and entries with their numbers before them
+-- Bounds  one round per run; its entries
+
+local answer, ids = {}, {}
+for i = 4, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
+E.know_runs(ids)
+local texts = E.hmget(E.RUNS, ids)
+for i, id in ipairs(ids) do
+  local parts, from, most = ARGV[4 * i + 1], tonumber(ARGV[4 * i + 2]), tonumber(ARGV[4 * i + 3])
+  local r, n = E.run(id), #answer
+  answer[n + 1], answer[n + 2] = texts[i], r and r.broken and '1' or '0'
+  answer[n + 3] = match(parts, 'd') and call('HGET', E.RUNS, id .. ':d') or false
+  answer[n + 4] = match(parts, 'i') and call('HGET', E.RUNS, id .. ':i') or false
+  answer[n + 5] = r and r.seq and most > 0
+    and call('ZRANGEBYLEX', E.HISTORY, '[' .. r.seq .. E.hex12(from), E.after_all(r.seq), 'LIMIT', 0, most) or {}
+end
+return answer
