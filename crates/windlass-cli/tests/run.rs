@@ -183,3 +183,21 @@ fn a_worker_without_leave_runs_no_command() {
     scene.run(&["worker", "--no-runs"]).fails(2, &["--allow-commands"]);
     scene.run(&["worker", "--allow-commands", "--secret", "NOT_SET_ANYWHERE"]).fails(2, &["NOT_SET_ANYWHERE"]);
 }
+
+#[test]
+fn a_schedule_of_a_workflow_starts_its_runs() {
+    let scene = scene("on: { schedule: [{ cron: '* * * * * *' }] }\njobs: { a: { run: echo ticked } }");
+    scene.run(&["schedules", "apply", "ci.yml"]).ok();
+    scene.run(&["schedules", "apply", "ci.yml"]).ok();
+    assert_eq!(scene.run(&["schedules", "list", "--json"]).ok().json().len(), 1, "said again, it is changed");
+    let _worker = worker(&scene, &[]);
+    let first = loop {
+        let runs = scene.run(&["runs", "list", "--oldest", "--state", "succeeded", "--json"]).ok().json();
+        if let Some(run) = runs.first() {
+            break run["id"].as_str().unwrap().to_owned();
+        }
+    };
+    scene.run(&["runs", "show", &first]).ok().shows(&["ci", "1 of 1 done"]);
+    let scene = self::scene("jobs: { a: { run: echo } }");
+    scene.run(&["schedules", "apply", "ci.yml"]).fails(1, &["names no schedule", "cron"]);
+}

@@ -2,16 +2,14 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::values::Span;
+use crate::values::{Span, count};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::Worker as LibraryWorker;
 use windlass::command::{Commands, Limits};
-use windlass::core::store::Store;
-use windlass::maintenance::Maintenance;
-use windlass::runs::Engine;
+use windlass::runs::start_run;
 
 const AFTER: &str = "\
 It advances runs of workflows, promotes what is due and takes back what dead workers held. With --allow-commands it also \
@@ -101,18 +99,15 @@ impl CommandArgs {
 
 impl Worker {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        let store = app.store()?;
-        let done = if self.allow_commands { self.work(app, &store).await } else { self.advance(app, &store).await };
-        store.close().await?;
-        done.map(|()| ExitCode::SUCCESS)
-    }
-
-    async fn work(self, app: &App, store: &Arc<dyn Store>) -> Result<(), Failure> {
-        let mut commands = self.commands.commands()?;
-        if let Some(folder) = &self.work_dir {
-            commands = commands.work_dir(folder);
+        if self.no_runs && !self.allow_commands {
+            return Err(Failure::usage("with --no-runs and without --allow-commands there is nothing to do")
+                .hint("say --allow-commands"));
         }
-        let mut builder = LibraryWorker::builder(Arc::clone(store))
+        let commands = if self.allow_commands { Some(self.commands.commands()?) } else { None };
+        let store = app.store()?;
+        // The store is asked before anything is promised.
+        store.now().await?;
+        let mut builder = LibraryWorker::builder(Arc::clone(&store))
             .slots(self.slots)
             .drain_time(self.drain.duration())
             .lease(self.lease.duration());
@@ -122,48 +117,30 @@ impl Worker {
         for label in &self.labels {
             builder = builder.label(label);
         }
-        if self.no_runs {
-            builder = builder.without_runs();
+        builder = if self.no_runs { builder.without_runs() } else { builder.handle(start_run) };
+        if let Some(mut commands) = commands {
+            if let Some(folder) = &self.work_dir {
+                commands = commands.work_dir(folder);
+            }
+            builder = builder.commands(commands);
         }
-        let worker = builder.commands(commands).build()?;
-        let labels =
-            if self.labels.is_empty() { String::new() } else { format!(", offers {}", self.labels.join(", ")) };
-        app.ui.note(format_args!(
-            "working on {}{labels}; {} at once; Ctrl-C stops",
-            self.queues.join(", "),
-            crate::values::count(self.slots as u64, "job")
-        ));
-        worker.run().await?;
-        Ok(())
+        let worker = builder.build()?;
+        app.ui.note(self.headline());
+        let done = worker.run().await;
+        store.close().await?;
+        done?;
+        Ok(ExitCode::SUCCESS)
     }
 
-    async fn advance(self, app: &App, store: &Arc<dyn Store>) -> Result<(), Failure> {
-        if self.no_runs {
-            return Err(Failure::usage("with --no-runs and without --allow-commands there is nothing to do")
-                .hint("say --allow-commands"));
+    fn headline(&self) -> String {
+        let mut line = format!("working on {}", self.queues.join(", "));
+        if !self.labels.is_empty() {
+            line += &format!(", offers {}", self.labels.join(", "));
         }
-        // The store is asked before anything is promised.
-        store.now().await?;
-        app.ui.note("advancing runs; commands are left to workers with --allow-commands; Ctrl-C stops");
-        let stop = async {
-            let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-            let told = async {
-                match &mut terminate {
-                    Ok(signal) => drop(signal.recv().await),
-                    Err(_) => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = told => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        };
-        let engine = Engine::new(Arc::clone(store))?.run(stop);
-        let maintenance = Maintenance::new(Arc::clone(store));
-        tokio::select! {
-            () = engine => {}
-            () = maintenance.run() => {}
+        line += &format!("; {} at once", count(self.slots as u64, "job"));
+        if !self.allow_commands {
+            line += "; runs no commands without --allow-commands";
         }
-        Ok(())
+        line + "; Ctrl-C stops"
     }
 }

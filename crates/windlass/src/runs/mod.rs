@@ -9,11 +9,13 @@ mod engine;
 mod job;
 mod message;
 mod mind;
+mod start;
 mod status;
 
 pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
 pub use job::COMMAND_KIND;
+pub use start::{StartRun, start_run};
 pub use status::{NodeTimes, RunStatus};
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! `windlass schedules`: rules that create jobs.
 
 mod add;
+mod apply;
 mod change;
 
 use crate::app::App;
@@ -22,6 +23,7 @@ pub(crate) enum Schedules {
     List(List),
     Show(Show),
     Add(Box<add::Add>),
+    Apply(apply::Apply),
     Pause(change::Pause),
     Resume(change::Resume),
     Run(change::Run),
@@ -34,6 +36,7 @@ impl Schedules {
             Self::List(list) => list.run(app).await,
             Self::Show(show) => show.run(app).await,
             Self::Add(add) => add.run(app).await,
+            Self::Apply(apply) => apply.run(app).await,
             Self::Pause(pause) => pause.run(app).await,
             Self::Resume(resume) => resume.run(app).await,
             Self::Run(run) => run.run(app).await,
