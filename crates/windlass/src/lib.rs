@@ -62,6 +62,9 @@ mod guide {
     mod jobs {}
     #[doc = include_str!("../../../docs/guide/retries.md")]
     mod retries {}
+    #[cfg(feature = "yaml")]
+    #[doc = include_str!("../../../docs/guide/runs.md")]
+    mod runs {}
     #[doc = include_str!("../../../docs/guide/schedules.md")]
     mod schedules {}
     #[cfg(feature = "testing")]
