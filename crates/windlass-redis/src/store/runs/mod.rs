@@ -23,7 +23,7 @@ use windlass_core::{Error, Result};
 /// Runs or commits of one script: a server does nothing else meanwhile.
 const PIECE: usize = 500;
 /// Arguments of one script, one large step excepted.
-const PIECE_ARGS: usize = 20_000;
+const PIECE_ARGS: usize = 10_000;
 /// What one script reads, by the weights of [`weight`].
 const READ_WEIGHT: usize = 512;
 /// Runs of a page when one is looked for.
