@@ -6,14 +6,18 @@
 mod cache;
 mod client;
 mod engine;
+mod flow;
 mod job;
 mod message;
 mod mind;
+mod needs;
 mod status;
 
 pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
+pub use flow::{Flow, OnFailure};
 pub use job::COMMAND_KIND;
+pub use needs::{NeedEnd, Needs};
 pub use status::{NodeTimes, RunStatus};
 
 use serde::{Deserialize, Serialize};
