@@ -56,6 +56,8 @@ mod guide {
     mod artifacts {}
     #[doc = include_str!("../../../docs/guide/dedup.md")]
     mod dedup {}
+    #[doc = include_str!("../../../docs/guide/flows.md")]
+    mod flows {}
     #[doc = include_str!("../../../docs/guide/groups.md")]
     mod groups {}
     #[doc = include_str!("../../../docs/guide/jobs.md")]

@@ -73,7 +73,7 @@ async fn the_environment_is_clean_and_says_where_a_command_is() {
     assert_eq!(passed.replace("CARGO_PKG_NAME ", ""), said);
     assert_ne!(passed, said);
     let about = json!({ "run": { "id": "r1", "workflow": "ci", "node": "build", "instance": 0,
-        "matrix": { "os": "linux", "n-1": 2 } }, "artifacts": { "any": 1 } });
+        "matrix": { "os": "linux", "n-1": 2 } }, "cache": { "any": 1 } });
     let asks =
         "echo $WINDLASS $WINDLASS_RUN $WINDLASS_WORKFLOW $WINDLASS_NODE $WINDLASS_ATTEMPT $MATRIX_OS $MATRIX_N_1";
     let ran = run(Commands::new(), script_with(&format!("{asks}; echo $WINDLASS_JOB"), about)).await;

@@ -32,13 +32,6 @@ cases!("runs":
     a_stuck_run_rests_until_it_is_opened,
     a_step_cancels_jobs_of_its_run_only,
     a_step_tells_other_runs,
-    runs_of_other_kinds_are_left_alone,
-    one_run_can_be_asked_for,
-    nobody_else_makes_jobs_of_a_run,
-    jobs_of_a_run_pass_a_full_queue,
-    many_claimers_never_share_a_run,
-    a_waiting_engine_is_told,
-    ended_runs_go_after_their_time,
 );
 
 async fn a_run_and_its_first_jobs_come_to_be_in_one_step(ctx: Ctx) {
@@ -96,7 +89,7 @@ async fn a_refused_job_refuses_its_run(ctx: Ctx) {
 }
 
 /// A run with `n` jobs that are ready.
-async fn begun(ctx: &Ctx, n: usize) -> windlass_core::id::RunId {
+pub(super) async fn begun(ctx: &Ctx, n: usize) -> windlass_core::id::RunId {
     let mut run = new_run(ctx, "build");
     run.step.jobs = (0..n).map(|_| job_of(ctx, run.id)).collect();
     ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
@@ -414,110 +407,4 @@ async fn a_step_tells_other_runs(ctx: Ctx) {
     let claimed = claim_run(&ctx).await;
     assert_eq!(claimed.lease.run, two);
     assert!(matches!(&claimed.inbox[..], [RunItem::Message { body, .. }] if body == "from one"));
-}
-
-async fn runs_of_other_kinds_are_left_alone(ctx: Ctx) {
-    let mut run = new_run(&ctx, "code");
-    run.kind = windlass_core::name::Kind::new("code").unwrap();
-    run.step.wake = Some(Due::Now);
-    ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
-    assert!(claim_runs(&ctx, 10).await.is_empty());
-    let mut request = super::run_help::claim_request(10);
-    request.kinds.push(run.kind.clone());
-    assert_eq!(ctx.store.claim_runs(request.clone()).await.unwrap().runs.len(), 1);
-    // The same for one whose engine vanished.
-    ctx.advance_ms(super::run_help::LEASE_MS).await;
-    assert!(claim_runs(&ctx, 10).await.is_empty());
-    assert_eq!(ctx.store.claim_runs(request).await.unwrap().runs.len(), 1);
-}
-
-async fn one_run_can_be_asked_for(ctx: Ctx) {
-    let (one, two) = (begun(&ctx, 0).await, begun(&ctx, 0).await);
-    let mut request = super::run_help::claim_request(10);
-    request.run = Some(two);
-    let claimed = ctx.store.claim_runs(request.clone()).await.unwrap().runs;
-    assert_eq!(claimed.iter().map(|run| run.lease.run).collect::<Vec<_>>(), [two]);
-    assert!(ctx.store.claim_runs(request.clone()).await.unwrap().runs.is_empty(), "somebody holds it");
-    ctx.advance_ms(super::run_help::LEASE_MS).await;
-    assert_eq!(ctx.store.claim_runs(request.clone()).await.unwrap().runs.len(), 1, "somebody held it too long");
-    request.run = Some(ctx.ids.next_run());
-    let missing = ctx.store.claim_runs(request.clone()).await;
-    assert!(matches!(missing, Err(Error::NotFound { .. })), "{missing:?}");
-    request.run = Some(one);
-    request.kinds = vec![windlass_core::name::Kind::new("code").unwrap()];
-    assert!(ctx.store.claim_runs(request).await.unwrap().runs.is_empty(), "of another kind");
-}
-
-async fn nobody_else_makes_jobs_of_a_run(ctx: Ctx) {
-    let id = begun(&ctx, 0).await;
-    let refused = ctx.try_enqueue(job_of(&ctx, id)).await;
-    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
-}
-
-async fn jobs_of_a_run_pass_a_full_queue(ctx: Ctx) {
-    let settings = windlass_core::store::QueueSettings { len_max: Some(1), ..Default::default() };
-    let setting = windlass_core::store::Setting::Queue { queue: crate::ctx::queue_name("q"), settings };
-    ctx.store.configure(setting).await.unwrap();
-    begun(&ctx, 3).await;
-    assert_eq!(ctx.counts("q").await.ready, 3);
-    assert!(matches!(ctx.try_enqueue(ctx.job("q", "work")).await, Err(Error::Full { .. })));
-}
-
-async fn many_claimers_never_share_a_run(ctx: Ctx) {
-    let mut wanted = Vec::new();
-    for _ in 0..40 {
-        let mut run = new_run(&ctx, "build");
-        run.step.wake = Some(Due::Now);
-        wanted.push(run.id);
-        ctx.store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
-    }
-    let handles = ctx.handles(4).await;
-    let claim_all = |store: std::sync::Arc<dyn windlass_core::store::Store>, n: usize| async move {
-        let mut mine = Vec::new();
-        for _ in 0..20 {
-            let mut request = super::run_help::claim_request(3);
-            request.engine = crate::ctx::worker_id(&format!("engine {n}"));
-            mine.extend(store.claim_runs(request).await.unwrap().runs.into_iter().map(|run| run.lease.run));
-        }
-        mine
-    };
-    let all = handles.into_iter().enumerate().map(|(n, store)| claim_all(store, n));
-    let mut claimed: Vec<_> = futures::future::join_all(all).await.concat();
-    claimed.sort();
-    wanted.sort();
-    assert_eq!(claimed, wanted);
-}
-
-async fn a_waiting_engine_is_told(ctx: Ctx) {
-    begun(&ctx, 1).await;
-    let job = ctx.claim_one("w", "q").await;
-    let mark = ctx.store.claim_runs(super::run_help::claim_request(1)).await.unwrap().mark;
-    let waits = ctx.store.wait(WaitFor::Runs(mark));
-    let ends = async {
-        ctx.complete("w", job.lease).await.unwrap();
-    };
-    let both = futures::future::join(waits, ends);
-    let (waited, ()) = tokio::time::timeout(std::time::Duration::from_secs(20), both).await.expect("it is told");
-    waited.unwrap();
-    claim_run(&ctx).await;
-}
-
-async fn ended_runs_go_after_their_time(ctx: Ctx) {
-    let mut run = new_run(&ctx, "build");
-    run.keep_ms = Some(200);
-    run.step.state = RunState::Succeeded;
-    let mut kept = new_run(&ctx, "build");
-    kept.step.state = RunState::Failed;
-    let running = new_run(&ctx, "build");
-    let ids = [run.id, kept.id, running.id];
-    ctx.store.create_runs(vec![run, kept, running]).await.unwrap();
-    ctx.advance_ms(200).await;
-    ctx.sweep(SweepKind::Prune).await;
-    let brief = ids.map(windlass_core::store::RunRead::brief).to_vec();
-    let left: Vec<bool> = ctx.store.read_runs(brief).await.unwrap().iter().map(Option::is_some).collect();
-    assert_eq!(left, [false, true, true]);
-    let removed = ctx.store.remove_runs(ids.to_vec()).await.unwrap();
-    assert!(matches!(removed[0], Err(Error::NotFound { .. })), "{removed:?}");
-    assert_eq!(removed[1], Ok(()));
-    assert!(matches!(removed[2], Err(Error::RunRefused { .. })), "{removed:?}");
 }

@@ -49,7 +49,7 @@ pub use rows::{
 };
 pub use runs::PreparedRun;
 pub use signals::Signals;
-pub use tables::{Position, RunWalk, Tables, Walk};
+pub use tables::{Position, RunTables, RunWalk, Tables, Walk};
 
 /// Events that the feed keeps at least until it forgets the oldest.
 const FEED_EVENTS_MAX: u64 = 100_000;

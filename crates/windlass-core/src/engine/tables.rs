@@ -53,7 +53,7 @@ pub struct RunWalk {
 ///
 /// A method that takes `limit` answers at most so many, in the order that it documents. The indexes are functions of
 /// the records: [`update_job`](Tables::update_job) is told the old and the new record and moves whatever differs.
-pub trait Tables {
+pub trait Tables: RunTables {
     /// The next number of the store's one sequence: rising, never given twice.
     fn next_seq(&mut self) -> Result<u64>;
 
@@ -222,7 +222,10 @@ pub trait Tables {
     fn schedules(&mut self) -> Result<Vec<Schedule>>;
     /// Schedules that are not paused and whose next tick is not after `until`, earliest first.
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>>;
+}
 
+/// The tables of runs.
+pub trait RunTables {
     /// A run. `Corrupt` when it cannot be read.
     fn run(&mut self, id: RunId) -> Result<Option<RunRow>>;
     /// Adds or replaces a run, and moves it in the indexes.

@@ -2,19 +2,18 @@
 
 use super::feed::FeedEnds;
 use super::tables::KvTables;
-use super::{OrderedKv, feed, groups, jobs, keys, logs, memos, rest, runs, salvage};
+use super::{OrderedKv, feed, groups, jobs, keys, logs, memos, rest, salvage};
 use crate::engine::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Position, Queue, QueueId, Record,
-    ReportMemo, Row, RunRow, RunWalk, Sub, Tables, Walk, Worker,
+    ReportMemo, Row, Sub, Tables, Walk, Worker,
 };
 use crate::error::{Error, Result};
-use crate::id::{JobId, RunId};
+use crate::id::JobId;
 use crate::job::{JobSpec, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::schedule::Schedule;
-use crate::store::{FeedEntry, LogLine, MinuteMetrics, RunItem};
+use crate::store::{FeedEntry, LogLine, MinuteMetrics};
 use crate::time::Timestamp;
-use bytes::Bytes;
 use std::sync::Arc;
 
 impl<K: OrderedKv> KvTables<K> {
@@ -347,74 +346,5 @@ impl<K: OrderedKv> Tables for KvTables<K> {
 
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>> {
         rest::due_schedules(&mut self.db, until, limit)
-    }
-
-    fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
-        runs::get(&mut self.db, id)
-    }
-
-    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-        runs::put(&mut self.db, before, after)
-    }
-
-    fn remove_run(&mut self, id: RunId) -> Result<()> {
-        runs::remove(&mut self.db, id)
-    }
-
-    fn set_run_aside(&mut self, id: RunId) -> Result<()> {
-        runs::set_aside(&mut self.db, id)
-    }
-
-    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
-        self.db.put(&keys::run_definition(id), &definition)?;
-        self.db.put(&keys::run_input(id), &input)
-    }
-
-    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        self.db.get(&keys::run_definition(id))
-    }
-
-    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        self.db.get(&keys::run_input(id))
-    }
-
-    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
-        runs::append_history(&mut self.db, id, first, &entries)
-    }
-
-    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-        runs::history(&mut self.db, id, from, limit)
-    }
-
-    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
-        self.db.put(&keys::run_item(id, number), &item)
-    }
-
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
-        runs::inbox(&mut self.db, id, from, limit)
-    }
-
-    fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
-        runs::trim_inbox(&mut self.db, id, from, to)
-    }
-
-    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        runs::ready(&mut self.db, kind, limit)
-    }
-
-    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        runs::waking(&mut self.db, until, limit)
-    }
-
-    fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        runs::next_wake(&mut self.db)
-    }
-
-    fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        runs::walk(&mut self.db, walk)
-    }
-
-    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        runs::removable(&mut self.db, until, limit)
     }
 }

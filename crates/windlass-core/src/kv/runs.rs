@@ -3,8 +3,9 @@
 use super::codec::decode;
 use super::db::Db;
 use super::keys::{Key, Parts, Table};
+use super::tables::KvTables;
 use super::{OrderedKv, keys};
-use crate::engine::{RunRow, RunWalk};
+use crate::engine::{RunRow, RunTables, RunWalk};
 use crate::error::Result;
 use crate::id::RunId;
 use crate::name::Kind;
@@ -12,7 +13,7 @@ use crate::store::RunItem;
 use crate::time::Timestamp;
 use bytes::Bytes;
 
-pub(super) fn get(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<Option<RunRow>> {
+fn get(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<Option<RunRow>> {
     db.get(&keys::run(id))
 }
 
@@ -26,7 +27,7 @@ fn places(row: &RunRow) -> Vec<Key> {
     ready.into_iter().chain(look).chain(removable).chain(listed).collect()
 }
 
-pub(super) fn put(db: &mut Db<impl OrderedKv>, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
+fn put(db: &mut Db<impl OrderedKv>, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
     let old = before.map_or_else(Vec::new, places);
     let new = places(after);
     for place in old.iter().filter(|place| !new.contains(place)) {
@@ -51,7 +52,7 @@ fn claimed_by(key: &[u8]) -> Result<RunId> {
 }
 
 /// Its own record does not say where it stands, so all of them are looked through; that happens once.
-pub(super) fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
+fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     for range in [keys::runs_ready().under(), keys::runs_look().under()] {
         for (key, _) in db.all(range)? {
             if claimed_by(&key)? == id {
@@ -62,7 +63,7 @@ pub(super) fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn remove(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
+fn remove(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     match get(db, id) {
         Ok(Some(row)) => {
             for place in places(&row) {
@@ -103,19 +104,19 @@ fn forget_places(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn append_history(db: &mut Db<impl OrderedKv>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
+fn append_history(db: &mut Db<impl OrderedKv>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
     for (number, entry) in (first..).zip(entries) {
         db.put(&keys::run_event(id, number), entry)?;
     }
     Ok(())
 }
 
-pub(super) fn history(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+fn history(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
     let range = keys::run_history(id).under().from(&keys::run_event(id, from));
     db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
 }
 
-pub(super) fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
     let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
     let mut items = Vec::new();
     for (key, value) in db.some(range, limit)? {
@@ -129,25 +130,25 @@ pub(super) fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: us
     Ok(items)
 }
 
-pub(super) fn trim_inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, to: u64) -> Result<()> {
+fn trim_inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, to: u64) -> Result<()> {
     (from..to).try_for_each(|number| db.delete(&keys::run_item(id, number)))
 }
 
-pub(super) fn ready(db: &mut Db<impl OrderedKv>, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
+fn ready(db: &mut Db<impl OrderedKv>, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
     db.some(keys::runs_ready_of(kind.clone()).under(), limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
 }
 
-pub(super) fn waking(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+fn waking(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
     let looks = keys::runs_look().under().through(&keys::runs_look_at(until));
     db.some(looks, limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
 }
 
-pub(super) fn next_wake(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
+fn next_wake(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
     let first = db.first(keys::runs_look().under())?;
     first.map(|(key, _)| Parts::of(Table::RunLook, &key)?.take()).transpose()
 }
 
-pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
     let range = keys::runs_removable().under().through(&keys::runs_removable_at(until));
     let id = |key: &[u8]| {
         let mut parts = Parts::of(Table::RunRemovable, key)?;
@@ -157,7 +158,7 @@ pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: us
     db.some(range, limit)?.iter().map(|(key, _)| id(key)).collect()
 }
 
-pub(super) fn walk(db: &mut Db<impl OrderedKv>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
+fn walk(db: &mut Db<impl OrderedKv>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
     let (all, table) = match walk.state {
         None => (keys::runs_by_seq(), Table::RunSeq),
         Some(state) => (keys::runs_in_state(state), Table::RunState),
@@ -180,4 +181,75 @@ pub(super) fn walk(db: &mut Db<impl OrderedKv>, walk: RunWalk) -> Result<Vec<(u6
         Ok((parts.take()?, parts.take()?))
     };
     db.some(range, walk.limit)?.iter().map(|(key, _)| entry(key)).collect()
+}
+
+impl<K: OrderedKv> RunTables for KvTables<K> {
+    fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
+        get(&mut self.db, id)
+    }
+
+    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
+        put(&mut self.db, before, after)
+    }
+
+    fn remove_run(&mut self, id: RunId) -> Result<()> {
+        remove(&mut self.db, id)
+    }
+
+    fn set_run_aside(&mut self, id: RunId) -> Result<()> {
+        set_aside(&mut self.db, id)
+    }
+
+    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
+        self.db.put(&keys::run_definition(id), &definition)?;
+        self.db.put(&keys::run_input(id), &input)
+    }
+
+    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
+        self.db.get(&keys::run_definition(id))
+    }
+
+    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
+        self.db.get(&keys::run_input(id))
+    }
+
+    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
+        append_history(&mut self.db, id, first, &entries)
+    }
+
+    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        history(&mut self.db, id, from, limit)
+    }
+
+    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
+        self.db.put(&keys::run_item(id, number), &item)
+    }
+
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+        inbox(&mut self.db, id, from, limit)
+    }
+
+    fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
+        trim_inbox(&mut self.db, id, from, to)
+    }
+
+    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
+        ready(&mut self.db, kind, limit)
+    }
+
+    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+        waking(&mut self.db, until, limit)
+    }
+
+    fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
+        next_wake(&mut self.db)
+    }
+
+    fn runs(&mut self, wanted: RunWalk) -> Result<Vec<(u64, RunId)>> {
+        walk(&mut self.db, wanted)
+    }
+
+    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+        removable(&mut self.db, until, limit)
+    }
 }

@@ -5,16 +5,15 @@ use super::rest::Rest;
 use super::runs::Runs;
 use crate::engine::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, NumberMap, Ord64, Parked, Position, Queue,
-    QueueId, Record, ReportMemo, Row, RunRow, RunWalk, Sub, Tables, Walk, Worker,
+    QueueId, Record, ReportMemo, Row, Sub, Tables, Walk, Worker,
 };
 use crate::error::{Error, Result};
-use crate::id::{JobId, RunId};
+use crate::id::JobId;
 use crate::job::{JobSpec, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::schedule::Schedule;
-use crate::store::{FeedEntry, LogLine, MinuteMetrics, RunItem};
+use crate::store::{FeedEntry, LogLine, MinuteMetrics};
 use crate::time::Timestamp;
-use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ pub struct MemoryTables {
     rings: BTreeSet<(LaneId, u64, GroupId)>,
     group_lanes: BTreeSet<(GroupId, LaneId)>,
     jobs: Jobs,
-    runs: Runs,
+    pub(super) runs: Runs,
     rest: Rest,
 }
 
@@ -445,80 +444,5 @@ impl Tables for MemoryTables {
 
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>> {
         Ok(self.rest.due_schedules(until, limit))
-    }
-
-    fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
-        Ok(self.runs.get(id))
-    }
-
-    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-        self.runs.put(before, after);
-        Ok(())
-    }
-
-    fn remove_run(&mut self, id: RunId) -> Result<()> {
-        self.runs.remove(id);
-        Ok(())
-    }
-
-    fn set_run_aside(&mut self, _: RunId) -> Result<()> {
-        // Nothing here can be damaged.
-        Ok(())
-    }
-
-    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
-        self.runs.put_texts(id, definition, input);
-        Ok(())
-    }
-
-    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        Ok(self.runs.definition(id))
-    }
-
-    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        Ok(self.runs.input(id))
-    }
-
-    fn append_history(&mut self, id: RunId, _: u64, entries: Vec<Bytes>) -> Result<()> {
-        self.runs.append_history(id, entries);
-        Ok(())
-    }
-
-    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-        Ok(self.runs.history(id, from, limit))
-    }
-
-    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
-        self.runs.append_inbox(id, number, item);
-        Ok(())
-    }
-
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
-        Ok(self.runs.inbox(id, from, limit))
-    }
-
-    fn trim_inbox(&mut self, id: RunId, _: u64, to: u64) -> Result<()> {
-        self.runs.trim_inbox(id, to);
-        Ok(())
-    }
-
-    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        Ok(self.runs.ready(kind, limit))
-    }
-
-    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        Ok(self.runs.waking(until, limit))
-    }
-
-    fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        Ok(self.runs.next_wake())
-    }
-
-    fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        Ok(self.runs.walk(walk))
-    }
-
-    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        Ok(self.runs.removable(until, limit))
     }
 }

@@ -2,21 +2,20 @@
 
 use super::jobs::Jobs;
 
-use super::{SqliteTables, rest, runs, specs};
+use super::{SqliteTables, rest, specs};
 use crate::db::Source;
 
-use bytes::Bytes;
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::engine::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Position, Queue, QueueId, Record,
-    ReportMemo, Row, RunRow, RunWalk, Sub, Tables, Walk, Worker,
+    ReportMemo, Row, Sub, Tables, Walk, Worker,
 };
-use windlass_core::id::{JobId, RunId};
+use windlass_core::id::JobId;
 use windlass_core::job::{JobSpec, State};
 use windlass_core::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use windlass_core::schedule::Schedule;
-use windlass_core::store::{FeedEntry, LogLine, MinuteMetrics, RunItem};
+use windlass_core::store::{FeedEntry, LogLine, MinuteMetrics};
 use windlass_core::time::Timestamp;
 
 impl<C: Source> SqliteTables<C> {
@@ -344,73 +343,5 @@ impl<C: Source> Tables for SqliteTables<C> {
 
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>> {
         rest::due_schedules(&mut self.db, until, limit)
-    }
-
-    fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
-        runs::get(&mut self.db, id)
-    }
-
-    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-        runs::put(&mut self.db, before, after)
-    }
-
-    fn remove_run(&mut self, id: RunId) -> Result<()> {
-        runs::remove(&mut self.db, id)
-    }
-
-    fn set_run_aside(&mut self, id: RunId) -> Result<()> {
-        runs::set_aside(&mut self.db, id)
-    }
-
-    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
-        runs::put_texts(&mut self.db, id, &definition, &input)
-    }
-
-    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        runs::definition(&mut self.db, id)
-    }
-
-    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
-        runs::input(&mut self.db, id)
-    }
-
-    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
-        runs::append_history(&mut self.db, id, first, &entries)
-    }
-
-    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-        runs::history(&mut self.db, id, from, limit)
-    }
-
-    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
-        runs::append_inbox(&mut self.db, id, number, &item)
-    }
-
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
-        runs::inbox(&mut self.db, id, from, limit)
-    }
-
-    fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
-        runs::trim_inbox(&mut self.db, id, from, to)
-    }
-
-    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        runs::ready(&mut self.db, kind, limit)
-    }
-
-    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        runs::waking(&mut self.db, until, limit)
-    }
-
-    fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        runs::next_wake(&mut self.db)
-    }
-
-    fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        runs::walk(&mut self.db, walk)
-    }
-
-    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        runs::removable(&mut self.db, until, limit)
     }
 }

@@ -1,11 +1,11 @@
 //! Runs.
 
-use super::limit;
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, Name, json};
 use bytes::Bytes;
 use rusqlite::{Row as SqlRow, params};
-use windlass_core::engine::{RunRow, RunWalk};
+use windlass_core::engine::{RunRow, RunTables, RunWalk};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::Held;
 use windlass_core::name::{Kind, WorkerId};
@@ -60,7 +60,7 @@ fn read(id: RunId, row: &SqlRow<'_>) -> rusqlite::Result<RunRow> {
     })
 }
 
-pub(super) fn get<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<RunRow>> {
+fn get<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<RunRow>> {
     db.one(SELECT, [Col(id)], |row| read(id, row)).map_err(|error| match error {
         Error::Corrupt { what } if !what.starts_with("the database file") => {
             Error::corrupt(format!("run {id}: {what}"))
@@ -69,7 +69,7 @@ pub(super) fn get<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<RunRow>
     })
 }
 
-pub(super) fn put<C: Source>(db: &mut Db<C>, before: Option<&RunRow>, row: &RunRow) -> Result<()> {
+fn put<C: Source>(db: &mut Db<C>, before: Option<&RunRow>, row: &RunRow) -> Result<()> {
     let held = row.held.as_ref();
     let (engine, token) = (held.map(|held| held.worker.as_str()), held.map(|held| Col(held.token)));
     let (expires_at, last_token) = (held.map(|held| Col(held.expires_at)), row.last_token.map(Col));
@@ -133,7 +133,7 @@ pub(super) fn put<C: Source>(db: &mut Db<C>, before: Option<&RunRow>, row: &RunR
     Ok(())
 }
 
-pub(super) fn remove<C: Source>(db: &mut Db<C>, id: RunId) -> Result<()> {
+fn remove<C: Source>(db: &mut Db<C>, id: RunId) -> Result<()> {
     db.run("DELETE FROM windlass_run WHERE id=?1", [Col(id)])?;
     db.run("DELETE FROM windlass_run_text WHERE run=?1", [Col(id)])?;
     db.run("DELETE FROM windlass_history WHERE run=?1", [Col(id)])?;
@@ -141,12 +141,12 @@ pub(super) fn remove<C: Source>(db: &mut Db<C>, id: RunId) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn set_aside<C: Source>(db: &mut Db<C>, id: RunId) -> Result<()> {
+fn set_aside<C: Source>(db: &mut Db<C>, id: RunId) -> Result<()> {
     db.run("UPDATE windlass_run SET ready=NULL,look_at=NULL WHERE id=?1", [Col(id)])?;
     Ok(())
 }
 
-pub(super) fn put_texts<C: Source>(db: &mut Db<C>, id: RunId, definition: &[u8], input: &[u8]) -> Result<()> {
+fn put_texts<C: Source>(db: &mut Db<C>, id: RunId, definition: &[u8], input: &[u8]) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_run_text(run,definition,input) VALUES(?1,?2,?3)";
     db.run(sql, params![Col(id), definition, input])?;
     Ok(())
@@ -156,15 +156,15 @@ fn bytes(row: &SqlRow<'_>) -> rusqlite::Result<Bytes> {
     Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_bytes_or_null()?.unwrap_or_default()))
 }
 
-pub(super) fn definition<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<Bytes>> {
+fn definition<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<Bytes>> {
     db.one("SELECT definition FROM windlass_run_text WHERE run=?1", [Col(id)], bytes)
 }
 
-pub(super) fn input<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<Bytes>> {
+fn input<C: Source>(db: &mut Db<C>, id: RunId) -> Result<Option<Bytes>> {
     db.one("SELECT input FROM windlass_run_text WHERE run=?1", [Col(id)], bytes)
 }
 
-pub(super) fn append_history<C: Source>(db: &mut Db<C>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
+fn append_history<C: Source>(db: &mut Db<C>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_history(run,number,entry) VALUES(?1,?2,?3)";
     for (number, entry) in (first..).zip(entries) {
         db.run(sql, params![Col(id), Col(number), entry.as_ref()])?;
@@ -172,26 +172,26 @@ pub(super) fn append_history<C: Source>(db: &mut Db<C>, id: RunId, first: u64, e
     Ok(())
 }
 
-pub(super) fn history<C: Source>(db: &mut Db<C>, id: RunId, from: u64, max: usize) -> Result<Vec<Bytes>> {
+fn history<C: Source>(db: &mut Db<C>, id: RunId, from: u64, max: usize) -> Result<Vec<Bytes>> {
     let Ok(from) = i64::try_from(from) else { return Ok(Vec::new()) };
     let sql = "SELECT entry FROM windlass_history WHERE run=?1 AND number>=?2 ORDER BY number LIMIT ?3";
     db.all(sql, params![Col(id), from, limit(max)], bytes)
 }
 
-pub(super) fn append_inbox<C: Source>(db: &mut Db<C>, id: RunId, number: u64, item: &RunItem) -> Result<()> {
+fn append_inbox<C: Source>(db: &mut Db<C>, id: RunId, number: u64, item: &RunItem) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_inbox(run,number,item) VALUES(?1,?2,?3)";
     db.run(sql, params![Col(id), Col(number), json(item)?])?;
     Ok(())
 }
 
-pub(super) fn inbox<C: Source>(db: &mut Db<C>, id: RunId, from: u64, max: usize) -> Result<Vec<(u64, RunItem)>> {
+fn inbox<C: Source>(db: &mut Db<C>, id: RunId, from: u64, max: usize) -> Result<Vec<(u64, RunItem)>> {
     let sql = "SELECT number,item FROM windlass_inbox WHERE run=?1 AND number>=?2 ORDER BY number LIMIT ?3";
     db.all_readable(sql, params![Col(id), Col(from), limit(max)], |row| {
         Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Json<RunItem>>(1)?.0))
     })
 }
 
-pub(super) fn trim_inbox<C: Source>(db: &mut Db<C>, id: RunId, from: u64, to: u64) -> Result<()> {
+fn trim_inbox<C: Source>(db: &mut Db<C>, id: RunId, from: u64, to: u64) -> Result<()> {
     if from < to {
         db.run("DELETE FROM windlass_inbox WHERE run=?1 AND number<?2", params![Col(id), Col(to)])?;
     }
@@ -202,27 +202,27 @@ fn id(row: &SqlRow<'_>) -> rusqlite::Result<RunId> {
     Ok(row.get::<_, Col<RunId>>(0)?.0)
 }
 
-pub(super) fn ready<C: Source>(db: &mut Db<C>, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
+fn ready<C: Source>(db: &mut Db<C>, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
     let sql = "SELECT id FROM windlass_run WHERE kind=?1 AND ready IS NOT NULL ORDER BY ready LIMIT ?2";
     db.all_readable(sql, params![kind.as_str(), limit(max)], id)
 }
 
-pub(super) fn waking<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+fn waking<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
     let sql = "SELECT id FROM windlass_run WHERE look_at IS NOT NULL AND look_at<=?1 ORDER BY look_at LIMIT ?2";
     db.all_readable(sql, params![Col(until), limit(max)], id)
 }
 
-pub(super) fn next_wake<C: Source>(db: &mut Db<C>) -> Result<Option<Timestamp>> {
+fn next_wake<C: Source>(db: &mut Db<C>) -> Result<Option<Timestamp>> {
     let sql = "SELECT look_at FROM windlass_run WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1";
     db.one(sql, [], |row| Ok(row.get::<_, Col<Timestamp>>(0)?.0))
 }
 
-pub(super) fn removable<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+fn removable<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
     let sql = "SELECT id FROM windlass_run WHERE remove_at IS NOT NULL AND remove_at<=?1 ORDER BY remove_at LIMIT ?2";
     db.all_readable(sql, params![Col(until), limit(max)], id)
 }
 
-pub(super) fn walk<C: Source>(db: &mut Db<C>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
+fn walk<C: Source>(db: &mut Db<C>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
     let place = |row: &SqlRow<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<RunId>>(1)?.0));
     let end = if walk.descending { i64::MAX } else { -1 };
     let after = walk.after.map_or(end, |after| i64::try_from(after).unwrap_or(i64::MAX));
@@ -244,5 +244,75 @@ pub(super) fn walk<C: Source>(db: &mut Db<C>, walk: RunWalk) -> Result<Vec<(u64,
             let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq<?2 ORDER BY seq DESC LIMIT ?3";
             db.all_readable(sql, params![Col(state), after, max], place)
         }
+    }
+}
+
+impl<C: Source> RunTables for SqliteTables<C> {
+    fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
+        get(&mut self.db, id)
+    }
+
+    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
+        put(&mut self.db, before, after)
+    }
+
+    fn remove_run(&mut self, id: RunId) -> Result<()> {
+        remove(&mut self.db, id)
+    }
+
+    fn set_run_aside(&mut self, id: RunId) -> Result<()> {
+        set_aside(&mut self.db, id)
+    }
+
+    fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
+        put_texts(&mut self.db, id, &definition, &input)
+    }
+
+    fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
+        definition(&mut self.db, id)
+    }
+
+    fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
+        input(&mut self.db, id)
+    }
+
+    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
+        append_history(&mut self.db, id, first, &entries)
+    }
+
+    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        history(&mut self.db, id, from, limit)
+    }
+
+    fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
+        append_inbox(&mut self.db, id, number, &item)
+    }
+
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+        inbox(&mut self.db, id, from, limit)
+    }
+
+    fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
+        trim_inbox(&mut self.db, id, from, to)
+    }
+
+    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
+        ready(&mut self.db, kind, limit)
+    }
+
+    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+        waking(&mut self.db, until, limit)
+    }
+
+    fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
+        next_wake(&mut self.db)
+    }
+
+    fn runs(&mut self, wanted: RunWalk) -> Result<Vec<(u64, RunId)>> {
+        walk(&mut self.db, wanted)
+    }
+
+    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
+        removable(&mut self.db, until, limit)
     }
 }

@@ -27,13 +27,42 @@ pub async fn download(
     into_dir: &Path,
     limits: Limits,
 ) -> ArtifactResult<Manifest> {
+    let into_dir = into_dir.to_owned();
+    receive_all(store, artifact, limits, move || {
+        std::fs::create_dir_all(&into_dir).map_err(|error| unavailable(into_dir.display(), error))?;
+        Folder::open(&into_dir)
+    })
+    .await
+}
+
+/// The same into a folder below `base`, where no link is followed on the way; the empty path is `base` itself.
+#[cfg(all(unix, feature = "commands"))]
+pub(crate) async fn download_below(
+    store: &dyn ArtifactStore,
+    artifact: &Artifact,
+    (base, folder): (&Path, &str),
+    limits: Limits,
+) -> ArtifactResult<Manifest> {
+    if !folder.is_empty() {
+        super::FilePath::new(folder)?;
+    }
+    let (base, folder) = (base.to_owned(), folder.to_owned());
+    receive_all(store, artifact, limits, move || Folder::open(&base)?.enter_or_make(&folder)).await
+}
+
+async fn receive_all(
+    store: &dyn ArtifactStore,
+    artifact: &Artifact,
+    limits: Limits,
+    target: impl FnOnce() -> ArtifactResult<Folder> + Send + 'static,
+) -> ArtifactResult<Manifest> {
     let manifest = store.manifest(artifact).await?;
     limits.check_files(manifest.files().len())?;
     limits.check_bytes(manifest.bytes())?;
-    let (into_dir, files) = (into_dir.to_owned(), Arc::new(manifest.files().to_vec()));
+    let files = Arc::new(manifest.files().to_vec());
     let stage = blocking({
         let files = Arc::clone(&files);
-        move || Ok(Cleared(Arc::new(Stage::new(&into_dir, files)?)))
+        move || Ok(Cleared(Arc::new(Stage::new(target()?, files)?)))
     })
     .await?;
 
@@ -70,9 +99,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(into_dir: &Path, files: Arc<Vec<FileEntry>>) -> ArtifactResult<Self> {
-        std::fs::create_dir_all(into_dir).map_err(|error| unavailable(into_dir.display(), error))?;
-        let target = Folder::open(into_dir)?;
+    fn new(target: Folder, files: Arc<Vec<FileEntry>>) -> ArtifactResult<Self> {
         files.iter().try_for_each(|file| check(&target, file.path.as_str()))?;
         for number in 0..STAGES_MAX {
             let name = format!("{STAGE_PREFIX}{number}");
@@ -81,7 +108,7 @@ impl Stage {
             }
         }
         let why = format!("there are {STAGES_MAX} downloads into it; remove what is called {STAGE_PREFIX}… there");
-        Err(ArtifactError::refused(into_dir.display(), why))
+        Err(ArtifactError::refused("the folder", why))
     }
 
     fn create(&self, at: usize, executable: bool) -> ArtifactResult<std::fs::File> {
@@ -146,7 +173,7 @@ mod tests {
     #[test]
     fn after_it_is_cleared_nothing_is_created() {
         let target = tempfile::tempdir().unwrap();
-        let cleared = Cleared(Arc::new(Stage::new(target.path(), Arc::default()).unwrap()));
+        let cleared = Cleared(Arc::new(Stage::new(Folder::open(target.path()).unwrap(), Arc::default()).unwrap()));
         let stage = Arc::clone(&cleared.0);
         assert!(target.path().join(&stage.name).exists());
         drop(cleared);

@@ -23,6 +23,8 @@ mod open;
 mod source;
 
 pub use download::download;
+#[cfg(all(unix, feature = "commands"))]
+pub(crate) use download::download_below;
 pub use open::{open, open_with};
 pub use source::{FolderSource, upload};
 pub use windlass_core::artifact::{

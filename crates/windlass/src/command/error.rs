@@ -3,6 +3,8 @@
 use crate::error::JobError;
 use std::io;
 use std::path::PathBuf;
+#[cfg(feature = "artifacts")]
+use windlass_core::artifact::ArtifactError;
 use windlass_core::job::FailureClass;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +37,22 @@ pub(super) enum CommandError {
     TooMuchEnvironment(String),
     #[error("step `{step}` {end}{tail}")]
     Failed { step: String, end: String, tail: String },
-    #[error("it took longer than its {limit_ms} ms, in step `{step}`{tail}")]
-    TimedOut { step: String, limit_ms: u64, tail: String },
+    #[error("it took longer than its {limit_ms} ms, in {place}{tail}")]
+    TimedOut { place: String, limit_ms: u64, tail: String },
+    #[error(
+        "it names the artifact `{0}`, and this worker has nowhere to keep artifacts; give it a place with \
+         Commands::artifacts(windlass::artifacts::open(…)?), the same one for all workers"
+    )]
+    NoArtifacts(String),
+    #[cfg(feature = "artifacts")]
+    #[error("it names the artifact `{0}` and belongs to no run; only jobs of a run hand files on")]
+    NoRun(String),
+    #[cfg(feature = "artifacts")]
+    #[error("the artifact `{name}` cannot be {done}: {error}")]
+    Artifact { name: String, done: &'static str, error: ArtifactError },
+    #[cfg(feature = "artifacts")]
+    #[error("there is no artifact `{name}` in this run, {known}; a job that uploads it must have succeeded before")]
+    NoArtifact { name: String, known: String },
     #[error("line {line} of WINDLASS_OUTPUT {reason}")]
     Output { line: usize, reason: String },
     #[error("WINDLASS_OUTPUT {0}")]
@@ -60,6 +76,11 @@ impl CommandError {
             | Self::Shell(_)
             | Self::Outside(_)
             | Self::TooMuchEnvironment(_) => JobError::fatal(self),
+            #[cfg(feature = "artifacts")]
+            Self::NoRun(_) | Self::NoArtifact { .. } => JobError::fatal(self),
+            // Of an upload the next attempt may leave something else.
+            #[cfg(feature = "artifacts")]
+            Self::Artifact { .. } => JobError::new(self),
             Self::TimedOut { .. } => JobError::classed(FailureClass::Timeout, self),
             Self::Stopped => JobError::of_stop(),
             Self::Payload(_)
@@ -67,6 +88,7 @@ impl CommandError {
             | Self::File { .. }
             | Self::Start { .. }
             | Self::Failed { .. }
+            | Self::NoArtifacts(_)
             | Self::Output { .. }
             | Self::Outputs(_) => JobError::new(self),
         }

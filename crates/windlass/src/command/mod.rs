@@ -15,6 +15,8 @@
 //! goes, its whole process group is ended; when the worker itself is killed, a watcher does it (`group.rs`). What is trusted:
 //! that nothing leaves its group. A step that calls `setsid` does, and may outlive its job; it cannot hold it up.
 
+#[cfg(feature = "artifacts")]
+mod artifacts;
 mod environment;
 mod error;
 mod folder;
@@ -49,6 +51,8 @@ pub struct Commands {
     passed: BTreeSet<String>,
     limits: Limits,
     error_lines: usize,
+    #[cfg(feature = "artifacts")]
+    artifacts: Option<Arc<dyn crate::artifacts::ArtifactStore>>,
 }
 
 /// Where they run.
@@ -92,6 +96,8 @@ impl Commands {
             passed: BTreeSet::new(),
             limits: Limits::default(),
             error_lines: 20,
+            #[cfg(feature = "artifacts")]
+            artifacts: None,
         }
     }
 
@@ -142,6 +148,14 @@ impl Commands {
         self
     }
 
+    /// Where the files are kept that jobs hand on, see [`artifacts::open`](crate::artifacts::open): the same place for all
+    /// workers. Without one, a job that names artifacts fails.
+    #[cfg(feature = "artifacts")]
+    pub fn artifacts(mut self, store: Arc<dyn crate::artifacts::ArtifactStore>) -> Self {
+        self.artifacts = Some(store);
+        self
+    }
+
     pub(crate) fn grace_time(&self) -> Duration {
         self.grace
     }
@@ -175,13 +189,16 @@ impl Commands {
 impl fmt::Debug for Commands {
     /// Without the secrets' values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Commands")
+        let mut shown = f.debug_struct("Commands");
+        shown
             .field("place", &self.place)
             .field("grace", &self.grace)
             .field("secrets", &self.secrets.keys())
             .field("passed", &self.passed)
             .field("limits", &self.limits)
-            .field("error_lines", &self.error_lines)
-            .finish()
+            .field("error_lines", &self.error_lines);
+        #[cfg(feature = "artifacts")]
+        shown.field("artifacts", &self.artifacts);
+        shown.finish()
     }
 }

@@ -21,6 +21,27 @@ pub(super) struct Payload {
     pub(super) needs: Map<String, Json>,
     #[serde(default)]
     pub(super) run: Run,
+    #[serde(default)]
+    pub(super) artifacts: Artifacts,
+}
+
+/// Files that it takes from other jobs of its run, and those that it hands on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Artifacts {
+    /// Patterns by name.
+    #[serde(default)]
+    pub(super) upload: BTreeMap<String, Vec<String>>,
+    /// Folders by name.
+    #[serde(default)]
+    pub(super) download: BTreeMap<String, String>,
+}
+
+impl Artifacts {
+    /// One that it names.
+    pub(super) fn any(&self) -> Option<&str> {
+        self.download.keys().chain(self.upload.keys()).next().map(String::as_str)
+    }
 }
 
 /// A script and how it is run.
@@ -43,6 +64,10 @@ pub(super) struct Run {
     pub(super) node: Option<String>,
     #[serde(default)]
     pub(super) matrix: Option<Map<String, Json>>,
+    /// How often its node was run before, in this run.
+    #[serde(default)]
+    #[cfg_attr(not(feature = "artifacts"), expect(dead_code, reason = "it orders uploads"))]
+    pub(super) rerun: u32,
 }
 
 /// The longest name that is made of a script.
@@ -90,7 +115,7 @@ mod tests {
     #[test]
     fn a_step_says_more_than_its_job_and_unknown_things_are_left_alone() {
         let text = r#"{ "steps": [{ "run": "\n  make all\n", "shell": "bash" }, { "run": "x", "name": "second" }],
-            "shell": "sh", "working-directory": "src", "artifacts": { "upload": [] } }"#;
+            "shell": "sh", "working-directory": "src", "cache": { "key": [] } }"#;
         let payload: Payload = serde_json::from_str(text).unwrap();
         let [first, second] = &payload.steps[..] else { panic!("two steps") };
         assert_eq!((payload.shell(first), payload.shell(second)), ("bash", "sh"));

@@ -1,6 +1,8 @@
 //! A job of steps: prepares its folder, runs one after the other, and hands on what they say.
 
 use super::Commands;
+#[cfg(feature = "artifacts")]
+use super::artifacts::Handing;
 use super::environment::{self, Environment};
 use super::error::CommandError;
 use super::folder::Folder;
@@ -65,6 +67,16 @@ async fn run_in(
     let needs = serde_json::to_vec(&payload.needs).map_err(|error| CommandError::Payload(error.to_string()))?;
     fs::write(folder.needs(), needs).map_err(CommandError::file(folder.needs()))?;
     let environment = environment::of_job(commands, ctx, payload, folder)?;
+    #[cfg(feature = "artifacts")]
+    let handing = Handing::of(around, payload)?;
+    #[cfg(feature = "artifacts")]
+    if let Some(handing) = &handing {
+        in_time(handing.download_all(folder.work()), "the download of artifacts", halt.as_mut()).await?;
+    }
+    #[cfg(not(feature = "artifacts"))]
+    if let Some(name) = payload.artifacts.any() {
+        return Err(CommandError::NoArtifacts(name.to_owned()));
+    }
     for at in 0..payload.steps.len() {
         let step = prepare(folder, payload, &environment, at)?;
         if payload.steps.len() > 1 {
@@ -74,7 +86,30 @@ async fn run_in(
     }
     let outputs = outputs::read(&folder.outputs())?;
     outputs::check(&outputs, &payload.outputs, mask)?;
+    #[cfg(feature = "artifacts")]
+    if let Some(handing) = &handing {
+        in_time(handing.upload_all(folder.work()), "the upload of artifacts", halt.as_mut()).await?;
+    }
     Ok(outputs)
+}
+
+/// Does it unless the job has to end before.
+#[cfg(feature = "artifacts")]
+async fn in_time(
+    work: impl Future<Output = Result<(), CommandError>>,
+    place: &str,
+    halt: Pin<&mut impl Future<Output = Halt>>,
+) -> Result<(), CommandError> {
+    tokio::select! {
+        biased;
+        why = halt => Err(match why {
+            Halt::Told => CommandError::Stopped,
+            Halt::TimedOut { limit_ms } => {
+                CommandError::TimedOut { place: place.to_owned(), limit_ms, tail: String::new() }
+            }
+        }),
+        done = work => done,
+    }
 }
 
 fn prepare(folder: &Folder, payload: &Payload, job: &Environment, at: usize) -> Result<Step, CommandError> {

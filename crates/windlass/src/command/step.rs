@@ -102,7 +102,9 @@ impl Step {
             Ok(Ok(status)) => Err(CommandError::Failed { step, end: words_of(status), tail }),
             Ok(Err(error)) => Err(CommandError::Start { step, error }),
             Err(Halt::Told) => Err(CommandError::Stopped),
-            Err(Halt::TimedOut { limit_ms }) => Err(CommandError::TimedOut { step, limit_ms, tail }),
+            Err(Halt::TimedOut { limit_ms }) => {
+                Err(CommandError::TimedOut { place: format!("step `{step}`"), limit_ms, tail })
+            }
         }
     }
 

@@ -103,6 +103,10 @@ impl Making<'_> {
         if let (Value::Object(run), Some(row)) = (&mut run, scope.row) {
             run.insert("matrix".to_owned(), Value::Object(row.clone()));
         }
+        let reruns = self.progress.nodes[start.node].reruns;
+        if let (Value::Object(run), true) = (&mut run, reruns > 0) {
+            run.insert("rerun".to_owned(), json!(reruns));
+        }
         payload.insert("run".to_owned(), run);
     }
 

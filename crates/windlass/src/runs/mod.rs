@@ -6,15 +6,19 @@
 mod cache;
 mod client;
 mod engine;
+mod flow;
 mod job;
 mod message;
 mod mind;
+mod needs;
 mod start;
 mod status;
 
 pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
+pub use flow::{Flow, OnFailure};
 pub use job::COMMAND_KIND;
+pub use needs::{NeedEnd, Needs};
 pub use start::{StartRun, start_run};
 pub use status::{NodeTimes, RunStatus};
 

@@ -221,7 +221,7 @@ impl<T: Tables> Step<'_, T> {
             let row = self.wanted_run(id)?;
             let free = row.held.as_ref().is_none_or(|held| held.expires_at <= self.now);
             if free && !row.rests() && claim.kinds.contains(&row.kind) {
-                runs.push(self.hold_run(row, claim)?);
+                runs.push(self.hold_run(&row, claim)?);
             }
             return Ok(RunsClaimed { runs, now: self.now, ..RunsClaimed::default() });
         }
@@ -230,7 +230,7 @@ impl<T: Tables> Step<'_, T> {
         for kind in &claim.kinds {
             for id in self.tables.ready_runs(kind, max - runs.len())? {
                 match self.wanted_run(id) {
-                    Ok(row) => runs.push(self.hold_run(row, claim)?),
+                    Ok(row) => runs.push(self.hold_run(&row, claim)?),
                     // It is shown by listings; nobody can do more about it.
                     Err(Error::Corrupt { .. } | Error::NotFound { .. }) => self.tables.set_run_aside(id)?,
                     Err(error) => return Err(error),
@@ -258,12 +258,12 @@ impl<T: Tables> Step<'_, T> {
         Ok(())
     }
 
-    fn hold_run(&mut self, before: RunRow, claim: &RunClaim) -> Result<ClaimedRun> {
+    fn hold_run(&mut self, before: &RunRow, claim: &RunClaim) -> Result<ClaimedRun> {
         let token = Token::from_bits(self.random.next_u64());
         let expires_at = self.now.plus_ms(claim.lease_ms);
         let held = Held { token, worker: claim.engine.clone(), expires_at };
         let row = RunRow { held: Some(held), ready: None, ..before.clone() };
-        self.tables.put_run(Some(&before), &row)?;
+        self.tables.put_run(Some(before), &row)?;
         let (mut inbox, mut bytes, mut inbox_to) = (Vec::new(), 0, row.inbox_first);
         for (number, item) in self.tables.inbox(row.id, row.inbox_first, INBOX_ITEMS_MAX)? {
             bytes += weight(&item);

@@ -1,0 +1,184 @@
+//! Files that commands take from other jobs of their run, and those that they hand on.
+
+#![cfg(all(unix, feature = "commands", feature = "artifacts", feature = "yaml"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
+
+mod support;
+
+use serde_json::{Value as Json, json};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use support::commands::{run, run_with, script_with};
+use support::{LONG, Running, memory};
+use windlass::artifacts::{self, Artifact, ArtifactStore, Limits, Put};
+use windlass::command::Commands;
+use windlass::core::store::{RunState, Store};
+use windlass::graph::{Graph, Work, yaml};
+use windlass::runs::{NewGraphRun, Rerun, RunStatus, Runs};
+use windlass::{Options, Worker};
+
+fn kept() -> Arc<dyn ArtifactStore> {
+    artifacts::open("memory://").unwrap()
+}
+
+/// A job of the run `run-1`.
+fn job(run: &str, artifacts: Json) -> Json {
+    let mut more = json!({ "run": { "id": "run-1" } });
+    more["artifacts"] = artifacts;
+    script_with(run, more)
+}
+
+/// The artifact `dist` of `run-1`, with one file.
+async fn with_dist(content: &str) -> Arc<dyn ArtifactStore> {
+    let (store, source) = (kept(), tempfile::tempdir().unwrap());
+    fs::write(source.path().join("app"), content).unwrap();
+    let put = Put::new(Artifact::new("run-1", "dist").unwrap());
+    artifacts::upload(store.as_ref(), &put, source.path(), &["."]).await.unwrap();
+    store
+}
+
+async fn content(store: &Arc<dyn ArtifactStore>, run: &str, file: &str) -> String {
+    let into = tempfile::tempdir().unwrap();
+    let artifact = Artifact::new(run, "dist").unwrap();
+    artifacts::download(store.as_ref(), &artifact, into.path(), Limits::default()).await.unwrap();
+    fs::read_to_string(into.path().join(file)).unwrap().trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_job_leaves_another_one_finds() {
+    let store = kept();
+    let commands = || Commands::new().artifacts(Arc::clone(&store));
+    let build = "mkdir -p target/x; echo app > target/x/app; chmod +x target/x/app; echo a > a.log; echo b > b.log";
+    let ran = run(commands(), job(build, json!({ "upload": { "dist": ["target/x", "*.log"] } }))).await;
+    assert_eq!(ran.said(), "");
+    assert_eq!(ran.log(), "▸ artifact dist: 3 files, 8 B");
+    let look = "cat from/here/target/x/app from/here/a.log; test -x from/here/target/x/app; ls -A from/here";
+    let ran = run(commands(), job(look, json!({ "download": { "dist": "from/here" } }))).await;
+    assert_eq!(ran.said(), "app\na\na.log\nb.log\ntarget");
+    assert!(ran.log().starts_with("▸ artifact dist: 3 files, 8 B, put into `from/here`\n"), "{}", ran.log());
+    for folder in [".", "./sub/"] {
+        let look = format!("cat {folder}/b.log");
+        assert_eq!(run(commands(), job(&look, json!({ "download": { "dist": folder } }))).await.said(), "b");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_uploaded_by_a_job_that_fails_and_a_later_attempt_wins() {
+    let store = kept();
+    let upload = json!({ "upload": { "dist": ["file"] } });
+    let failing = job("echo half > file; false", upload.clone());
+    run(Commands::new().artifacts(Arc::clone(&store)), failing).await.error();
+    let run_key = Artifact::new("run-1", "dist").unwrap().run;
+    assert!(store.list(&run_key).await.unwrap().is_empty());
+
+    let second = job("echo $WINDLASS_ATTEMPT > file; [ $WINDLASS_ATTEMPT = 2 ]", upload);
+    let commands = Commands::new().artifacts(Arc::clone(&store));
+    run_with(commands, second, Options::new().attempts(2)).await.said();
+    // A first attempt that comes late.
+    let late = tempfile::tempdir().unwrap();
+    fs::write(late.path().join("file"), "late").unwrap();
+    let put = Put { attempt: 1, ..Put::new(Artifact::new("run-1", "dist").unwrap()) };
+    artifacts::upload(store.as_ref(), &put, late.path(), &["file"]).await.unwrap();
+    assert_eq!(content(&store, "run-1", "file").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_done_is_said_with_what_to_do() {
+    let wants = |name: &str, folder: &str| job("echo ran", json!({ "download": { name: folder } }));
+    let ran = run(Commands::new(), wants("dist", "x")).await;
+    assert!(ran.error().contains("`dist`") && ran.error().contains("Commands::artifacts("), "{}", ran.error());
+
+    let with_store = |store| Commands::new().artifacts(store);
+    let ran = run(with_store(kept()), wants("dist", "x")).await;
+    assert!(ran.error().starts_with("there is no artifact `dist` in this run, which has none"), "{}", ran.error());
+    let twice = Options::new().attempts(2);
+    let ran = run_with(with_store(with_dist("a").await), wants("dits", "x"), twice).await;
+    assert!(ran.error().contains("`dits` in this run, only `dist`;"), "{}", ran.error());
+    assert_eq!(ran.job.attempt, 1, "another attempt finds nothing else");
+
+    let no_run = script_with("echo ran", json!({ "artifacts": { "upload": { "dist": ["x"] } } }));
+    let ran = run(with_store(kept()), no_run).await;
+    assert!(ran.error().contains("belongs to no run"), "{}", ran.error());
+    let nothing = job("true", json!({ "upload": { "dist": ["missing/*"] } }));
+    let ran = run(with_store(kept()), nothing).await;
+    assert!(ran.error().contains("`dist` cannot be uploaded") && ran.error().contains("missing/*"), "{}", ran.error());
+    let typo = run(with_store(kept()), job("true", json!({ "uplaod": { "dist": ["x"] } }))).await;
+    assert!(typo.error().contains("uplaod"), "{}", typo.error());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_put_or_read_outside_of_the_work_folder() {
+    let (outside, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::symlink(outside.path(), work.path().join("link")).unwrap();
+    let absolute = outside.path().to_str().unwrap().to_owned();
+    for folder in ["..", "a/../../b", absolute.as_str(), "link", "link/deep", "a//b", ""] {
+        let commands = Commands::new().in_folder(work.path()).artifacts(with_dist("a").await);
+        let ran = run(commands, job("echo ran", json!({ "download": { "dist": folder } }))).await;
+        if folder.is_empty() {
+            // The work folder itself.
+            assert_eq!(ran.said(), "ran");
+            continue;
+        }
+        assert!(ran.error().contains("refused"), "{folder}: {}", ran.error());
+        assert!(!ran.log().contains("ran"), "{folder}: no step may run");
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    for pattern in ["../**", "/etc/hostname", "link/*"] {
+        fs::write(outside.path().join("theirs"), "x").unwrap();
+        let commands = Commands::new().in_folder(work.path()).artifacts(kept());
+        let ran = run(commands, job("true", json!({ "upload": { "dist": [pattern] } }))).await;
+        assert!(ran.error().contains("cannot be uploaded"), "{pattern}: {}", ran.error());
+    }
+}
+
+/// A workflow in which `use` takes what `make` leaves. Its first run needs two attempts, the next one only one, which must win
+/// all the same.
+fn handed_on(flag: &Path) -> Graph {
+    let text = format!(
+        "
+jobs:
+  make:
+    retry: {{ count: 1, delay: 1ms }}
+    run: |
+      if [ -e {flag} ]; then echo new > file; exit; fi
+      echo old > file
+      [ $WINDLASS_ATTEMPT = 2 ]
+      touch {flag}
+  use:
+    needs: make
+    run: echo \"said=$(cat in/file)\" >> \"$WINDLASS_OUTPUT\"
+",
+        flag = flag.display()
+    );
+    let mut graph = yaml::read("test.yml", &text).unwrap_or_else(|problems| panic!("{problems}")).graph;
+    let artifacts = [json!({ "upload": { "dist": ["file"] } }), json!({ "download": { "dist": "in" } })];
+    for (node, artifacts) in graph.nodes.iter_mut().zip(artifacts) {
+        let Work::Job(job) = &mut node.work else { panic!("it is a job") };
+        job.payload["artifacts"] = artifacts;
+    }
+    graph
+}
+
+async fn ended(runs: &Runs, run: windlass::core::id::RunId) -> RunStatus {
+    runs.wait(run, LONG).await.unwrap().expect("the run ends")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_jobs_of_a_run_hand_files_on_and_those_of_a_rerun_win() {
+    let (store, _): (Arc<dyn Store>, _) = memory();
+    let (runs, kept) = (Runs::new(Arc::clone(&store)), kept());
+    let flag = tempfile::tempdir().unwrap();
+    let working = Running::start(Worker::builder(store).commands(Commands::new().artifacts(Arc::clone(&kept))));
+    let run = runs.start(NewGraphRun::new(handed_on(&flag.path().join("ran")))).await.unwrap();
+    for expected in ["old", "new"] {
+        let status = ended(&runs, run).await;
+        assert_eq!(status.run.state, RunState::Succeeded, "{:?}", status.progress.nodes);
+        assert_eq!(status.progress.nodes[1].outputs["said"], expected);
+        if expected == "old" {
+            runs.rerun(run, Rerun::All).await.unwrap();
+        }
+    }
+    assert_eq!(content(&kept, &run.to_string(), "file").await, "new");
+    working.drain().await;
+}
