@@ -5,14 +5,20 @@
 
 mod support;
 
+use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use support::commands::{run, run_with, script_with};
 use support::{LONG, Running, memory};
-use windlass::artifacts::{self, Artifact, ArtifactStore, Limits, Put};
+use windlass::artifacts::{
+    self, Artifact, ArtifactName, ArtifactResult, ArtifactSource, ArtifactStore, Checked, FileEntry, Limits, Manifest,
+    Put, RunKey,
+};
 use windlass::command::Commands;
+use windlass::core::job::FailureClass;
 use windlass::core::store::{RunState, Store};
 use windlass::graph::{Graph, Work, yaml};
 use windlass::runs::{NewGraphRun, Rerun, RunStatus, Runs};
@@ -129,6 +135,46 @@ async fn nothing_is_put_or_read_outside_of_the_work_folder() {
         let commands = Commands::new().in_folder(work.path()).artifacts(kept());
         let ran = run(commands, job("true", json!({ "upload": { "dist": [pattern] } }))).await;
         assert!(ran.error().contains("cannot be uploaded"), "{pattern}: {}", ran.error());
+    }
+}
+
+/// A place that never answers.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl ArtifactStore for Silent {
+    async fn put(&self, _: &Put, _: &dyn ArtifactSource) -> ArtifactResult<Manifest> {
+        std::future::pending().await
+    }
+
+    async fn manifest(&self, _: &Artifact) -> ArtifactResult<Manifest> {
+        std::future::pending().await
+    }
+
+    async fn get(&self, _: &Artifact, _: &FileEntry) -> ArtifactResult<Checked> {
+        std::future::pending().await
+    }
+
+    async fn list(&self, _: &RunKey) -> ArtifactResult<Vec<ArtifactName>> {
+        std::future::pending().await
+    }
+
+    async fn remove(&self, _: &RunKey) -> ArtifactResult<()> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_never_answers_is_not_waited_for_longer_than_the_job_may_take() {
+    for (artifacts, place) in [
+        (json!({ "download": { "dist": "." } }), "the download of artifacts"),
+        (json!({ "upload": { "dist": ["file"] } }), "the upload of artifacts"),
+    ] {
+        let limit = Options::new().timeout(Duration::from_millis(500));
+        let ran = run_with(Commands::new().artifacts(Arc::new(Silent)), job("echo x > file", artifacts), limit).await;
+        assert_eq!(ran.error(), format!("it took longer than its 500 ms, in {place}"));
+        assert_eq!(ran.class(), FailureClass::Timeout);
     }
 }
 
