@@ -71,7 +71,7 @@ impl<'a> Follower<'a> {
         match rows.get(instance) {
             None => id,
             Some(row) => {
-                let values: Vec<String> = row.values().map(|value| windlass::core::graph::expr::text(value)).collect();
+                let values: Vec<String> = row.values().map(windlass::core::graph::expr::text).collect();
                 format!("{id} ({})", clean(&values.join(", ")))
             }
         }

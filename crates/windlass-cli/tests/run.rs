@@ -201,3 +201,26 @@ fn a_schedule_of_a_workflow_starts_its_runs() {
     let scene = self::scene("jobs: { a: { run: echo } }");
     scene.run(&["schedules", "apply", "ci.yml"]).fails(1, &["names no schedule", "cron"]);
 }
+
+#[test]
+fn files_are_handed_on_between_jobs() {
+    let text = "
+jobs:
+  make:
+    run: mkdir -p out && echo content > out/file.txt
+    artifacts: { upload: { dist: out } }
+  use:
+    needs: make
+    artifacts: { download: { dist: got } }
+    run: cat got/out/file.txt
+";
+    let scene = scene(text);
+    // In one folder, what was made would be there anyway: each job has its own on a worker.
+    let artifacts = scene.path("artifacts").display().to_string();
+    std::fs::create_dir(scene.path("artifacts")).unwrap();
+    let _worker = worker(&scene, &["--artifacts", &artifacts]);
+    scene.run(&["run", "ci.yml"]).ok().shows(&["use │ content"]);
+    let local = local(&scene, &[]).ok();
+    local.shows(&["use │ content", "artifact dist"]);
+    scene.run(&["worker", "--allow-commands", "--artifacts", "ftp://x"]).fails(2, &["--artifacts"]);
+}

@@ -1,5 +1,7 @@
 //! Runs of graphs, over workers: from start to end, and what can happen in between.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
+
 mod support;
 
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::Worker as LibraryWorker;
 use windlass::command::{Commands, Limits};
+use windlass::core::artifact::ArtifactStore;
 use windlass::runs::start_run;
 
 const AFTER: &str = "\
@@ -67,6 +68,9 @@ pub(crate) struct CommandArgs {
     /// How long a command may take to end when it is told to
     #[arg(long, value_name = "TIME", default_value = "5s")]
     grace: Span,
+    /// Where jobs hand files on to each other: a folder that all workers see
+    #[arg(long, value_name = "URL")]
+    artifacts: Option<String>,
     /// The most processor time of a step, in seconds
     #[arg(long, value_name = "SECONDS")]
     limit_cpu: Option<u64>,
@@ -75,7 +79,17 @@ pub(crate) struct CommandArgs {
     limit_memory: Option<u64>,
 }
 
+/// Opens a place for artifacts.
+pub(crate) fn open_artifacts(url: &str) -> Result<Arc<dyn ArtifactStore>, Failure> {
+    windlass::artifacts::open(url).map_err(|error| Failure::usage(format!("--artifacts: {error}")))
+}
+
 impl CommandArgs {
+    /// Whether it is said where artifacts go.
+    pub(crate) fn has_artifacts(&self) -> bool {
+        self.artifacts.is_some()
+    }
+
     pub(crate) fn commands(&self) -> Result<Commands, Failure> {
         let mut commands = Commands::new().grace(self.grace.duration());
         for name in &self.secrets {
@@ -87,6 +101,9 @@ impl CommandArgs {
         }
         for name in &self.passed {
             commands = commands.pass(name);
+        }
+        if let Some(url) = &self.artifacts {
+            commands = commands.artifacts(open_artifacts(url)?);
         }
         let limits = Limits {
             cpu_seconds: self.limit_cpu,

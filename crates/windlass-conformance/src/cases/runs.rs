@@ -8,9 +8,7 @@ use crate::runner::cases;
 use std::collections::BTreeMap;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
-use windlass_core::store::{
-    ChangeOp, OutcomeKind, RunCommit, RunCreated, RunItem, RunMessage, RunState, RunStep, SweepKind, WaitFor,
-};
+use windlass_core::store::{ChangeOp, OutcomeKind, RunCommit, RunCreated, RunItem, RunMessage, RunState, RunStep};
 
 cases!("runs":
     a_run_and_its_first_jobs_come_to_be_in_one_step,
@@ -135,7 +133,7 @@ async fn every_way_to_end_is_told(ctx: Ctx) {
     let inbox = claim_runs(&ctx, 1).await.remove(0).inbox;
     let ends = inbox.iter().map(|item| match item {
         RunItem::JobEnded(end) => (end.job, end.state, end.error.clone()),
-        other => panic!("{other:?}"),
+        other @ RunItem::Message { .. } => panic!("{other:?}"),
     });
     let ends = ends.collect::<Vec<_>>();
     let of = |at: usize| jobs[at].lease.job;
@@ -331,7 +329,7 @@ async fn a_message_interrupts_whoever_does_not_know_it(ctx: Ctx) {
         .iter()
         .map(|item| match item {
             RunItem::Message { body, .. } => body.as_str(),
-            other => panic!("{other:?}"),
+            other @ RunItem::JobEnded(_) => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(words, ["gently", "stop"], "in the order in which they came");

@@ -66,6 +66,17 @@ fn matrix(source: Source, fail_fast: bool, parallel_max: Option<u32>, node: Node
 }
 
 #[test]
+fn a_run_of_which_a_job_was_cancelled_by_hand_has_not_succeeded() {
+    let mut run = Run::new(vec![node("a", &[]), node("b", &[0])]);
+    run.end("a", Outcome::Cancelled, &[]);
+    assert_eq!(run.outcomes(), [Some(Outcome::Cancelled), Some(Outcome::Skipped)]);
+    assert_eq!(run.progress.result, Some(RunResult::Cancelled));
+    let mut run = Run::new(vec![Node { continue_on_error: true, ..node("a", &[]) }]);
+    run.end("a", Outcome::Cancelled, &[]);
+    assert_eq!(run.progress.result, Some(RunResult::Succeeded), "it does not count");
+}
+
+#[test]
 fn a_diamond_runs_in_its_order() {
     let mut run = Run::new(vec![node("a", &[]), node("b", &[0]), node("c", &[0]), node("d", &[1, 2])]);
     assert_eq!(run.running(), ["a"]);

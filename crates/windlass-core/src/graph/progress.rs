@@ -390,11 +390,17 @@ impl Progress {
 
     /// How a run ends in which every node has.
     pub(super) fn verdict(&self, graph: &Graph) -> RunResult {
-        let failed = |(at, node): (usize, &NodeProgress)| node.outcome == Some(Outcome::Failed) && !graph.forgives(at);
+        let any = |wanted: Outcome| {
+            let nodes = self.nodes.iter().enumerate();
+            nodes.filter(|(_, node)| node.outcome == Some(wanted)).any(|(at, _)| !graph.forgives(at))
+        };
         if self.cancelled.is_some() {
             RunResult::Cancelled
-        } else if self.timed_out || self.nodes.iter().enumerate().any(failed) {
+        } else if self.timed_out || any(Outcome::Failed) {
             RunResult::Failed
+        } else if any(Outcome::Cancelled) {
+            // Somebody cancelled a job of it by hand: it did not do all that it should.
+            RunResult::Cancelled
         } else {
             RunResult::Succeeded
         }

@@ -46,7 +46,7 @@ impl Engine {
     /// Over a store that is open.
     pub fn new(store: Arc<dyn Store>) -> Result<Self> {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
-        let id = WorkerId::new(&format!("engine-{:016x}", random.next_u64()))?;
+        let id = WorkerId::new(format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
         Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS, told: Vec::new() })
     }

@@ -44,7 +44,7 @@ impl Making<'_> {
         if work.kind.as_str() == COMMAND_KIND {
             self.add_surroundings(&mut payload, start, &scope);
         }
-        let job = NewJob::new(start.job, self.spec(node, work, payload, &scope)?);
+        let job = NewJob::new(start.job, self.spec(node, work, &payload, &scope)?);
         job.check().map_err(|error| error.to_string())?;
         Ok(job)
     }
@@ -57,8 +57,8 @@ impl Making<'_> {
         Some(Setting::Group { queue, group, settings })
     }
 
-    fn spec(&self, node: &Node, work: &NodeJob, payload: Value, scope: &NodeScope<'_>) -> Result<JobSpec, String> {
-        let payload = Payload::json(&payload).map_err(|error| error.to_string())?;
+    fn spec(&self, node: &Node, work: &NodeJob, payload: &Value, scope: &NodeScope<'_>) -> Result<JobSpec, String> {
+        let payload = Payload::json(payload).map_err(|error| error.to_string())?;
         let labels: Vec<String> = work.labels.iter().map(|label| label.fill(scope)).collect();
         let mut spec = JobSpec::new(work.queue.clone(), work.kind.clone(), payload);
         spec.labels = Labels::parse(labels.iter().map(String::as_str)).map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ impl Making<'_> {
         spec.retry = work.retry.clone();
         spec.timeout_ms = work.timeout_ms;
         if let Some(group) = &work.group {
-            spec.group = Some(GroupName::new(&group.fill(scope)).map_err(|error| error.to_string())?);
+            spec.group = Some(GroupName::new(group.fill(scope)).map_err(|error| error.to_string())?);
         }
         spec.run = Some(self.run);
         spec.metadata = BTreeMap::from([("node".to_owned(), node.id.clone())]);

@@ -442,10 +442,8 @@ impl Worker {
             let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
             self.keeper_at.pace(maintenance)
         });
-        let engine = match self.advances_runs {
-            true => Some(RunningEngine::start(Arc::clone(&shared.store), &shared.runtime)?),
-            false => None,
-        };
+        let engine = self.advances_runs.then(|| RunningEngine::start(Arc::clone(&shared.store), &shared.runtime));
+        let engine = engine.transpose()?;
         let pump = Pump::new(Arc::clone(&shared), ends).run(self.stopper.watch(shared.config.drain));
         let maintenance = async {
             match maintenance {

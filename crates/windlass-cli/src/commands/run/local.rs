@@ -49,6 +49,11 @@ impl Local {
         }
     }
 
+    /// Where artifacts go that are forgotten with the store.
+    pub(super) fn artifacts(&self) -> Option<String> {
+        self.temporary.as_ref().map(|folder| folder.path().join("artifacts").display().to_string())
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the worker of the run, which is waited for")]
     pub(super) fn work(&self, store: &Arc<dyn Store>, commands: Commands, slots: usize) -> Result<Working, Failure> {
         let mut builder = Worker::builder(Arc::clone(store)).slots(slots);

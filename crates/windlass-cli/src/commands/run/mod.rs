@@ -3,6 +3,7 @@
 mod local;
 
 use crate::app::App;
+use crate::commands::worker::open_artifacts;
 use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::follow_run::Follower;
@@ -82,7 +83,13 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let working = match &local {
-            Some(local) => Some(local.work(&store, self.commands.commands()?, self.slots)?),
+            Some(local) => {
+                let mut commands = self.commands.commands()?;
+                if let (false, Some(folder)) = (self.commands.has_artifacts(), local.artifacts()) {
+                    commands = commands.artifacts(open_artifacts(&folder)?);
+                }
+                Some(local.work(&store, commands, self.slots)?)
+            }
             None => None,
         };
         let done = self.watch(app, &runs, run).await;

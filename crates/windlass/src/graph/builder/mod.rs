@@ -182,6 +182,7 @@ pub(crate) fn bare_node(id: String, work: Work) -> Node {
         matrix: None,
         continue_on_error: false,
         inside: None,
+        entrance: None,
         env: BTreeMap::new(),
         work,
     }
@@ -221,7 +222,8 @@ pub(crate) fn node_job<J: Job>(name: &str, job: &J) -> Result<NodeJob, BuildErro
         attempts: spec.attempts,
         retry: spec.retry,
         timeout_ms: spec.timeout_ms,
-        group: spec.group,
+        group: spec.group.and_then(|group| Template::parse(group.as_str()).ok()),
+        group_max: None,
     })
 }
 
@@ -244,5 +246,6 @@ fn command_job(name: &str, steps: &[String]) -> Result<NodeJob, BuildError> {
         retry: RetryPolicy::default(),
         timeout_ms: None,
         group: None,
+        group_max: None,
     })
 }
