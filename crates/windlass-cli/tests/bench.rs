@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 use windlass::core::job::{JobSpec, NewJob};
-use windlass::core::store::{EnqueueRequest, QueueStatus, Store};
+use windlass::core::store::{EnqueueRequest, ListOrder, QueueStatus, RunList, Store};
 
 fn windlass(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
@@ -43,6 +43,11 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 fn queues(dir: &Path) -> Vec<QueueStatus> {
     block_on(async { open(dir).queues().await.unwrap() })
+}
+
+fn runs(dir: &Path) -> usize {
+    let list = RunList { state: None, order: ListOrder::Ascending, cursor: None, limit: 100 };
+    block_on(async { open(dir).list_runs(list).await.unwrap().runs.len() })
 }
 
 /// Puts one job into the store.
@@ -127,11 +132,65 @@ fn the_figures_that_only_one_scenario_has_are_there() {
 }
 
 #[test]
+fn graphs_are_run_to_their_end_beside_drain_and_are_gone_afterwards() {
+    for (store, url) in [("memory", "memory://"), ("sqlite", "sqlite://jobs.db")] {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = lines(&run(dir.path(), &["bench", "graph", "--quick", "--json", "--jobs", "120", "--store", url]));
+        let wanted = [("diamond", 120, 1), ("chains", 10, 12), ("flows", 11, 10)];
+        assert_eq!(lines.len(), wanted.len() + 2, "{lines:?}");
+        for (line, (part, nodes, runs)) in lines.iter().zip(wanted) {
+            assert_eq!(
+                (&line["scenario"], &line["store"], &line["part"]),
+                (&"graph".into(), &store.into(), &part.into())
+            );
+            assert_eq!(
+                (&line["nodes"], &line["runs"], &line["jobs"]),
+                (&nodes.into(), &runs.into(), &(nodes * runs).into())
+            );
+            let (per_s, ratio) = (number(line, "jobs_per_s"), number(line, "ratio"));
+            assert!((ratio - per_s / number(line, "drain_per_s")).abs() <= ratio * 0.02, "{line}");
+            assert!((number(line, "node_us") * per_s / 1e6 - 1.0).abs() <= 0.02, "{line}");
+        }
+        assert!(number(&lines[0], "alone_per_s") > 0.0, "{}", lines[0]);
+        let (size, plan) = (&lines[3], &lines[4]);
+        assert_eq!((&size["part"], &size["nodes"]), (&"size".into(), &serde_json::json!([10, 100, 120])));
+        let costs: Vec<f64> = size["node_us"].as_array().unwrap().iter().map(|cost| cost.as_f64().unwrap()).collect();
+        assert_eq!(costs.len(), 3);
+        assert!((number(size, "growth") * costs[0] / costs[2] - 1.0).abs() <= 0.02, "{size}");
+        assert_eq!((&plan["part"], &plan["jobs"], &plan["needs"]), (&"plan".into(), &120.into(), &600.into()));
+        assert!(number(plan, "read_ms") > 0.0 && number(plan, "check_ms") > 0.0, "{plan}");
+        if store == "sqlite" {
+            assert_eq!(queues(dir.path()), [], "the queue is gone");
+            assert_eq!(runs(dir.path()), 0, "and so are the runs");
+        }
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_bench_of_graphs_that_is_interrupted_clears_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let arguments = ["bench", "graph", "chains", "--store", "sqlite://jobs.db", "--jobs", "1000000"];
+    let mut child = windlass(dir.path(), &arguments).stderr(std::process::Stdio::null()).spawn().unwrap();
+    block_on(async {
+        while !store.queues().await.unwrap().iter().any(|queue| queue.counts.succeeded > 25) {
+            // sleeps because: what another process does is waited for.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!((queues(dir.path()), runs(dir.path())), (vec![], 0), "its jobs and its runs are gone");
+}
+
+#[test]
 fn all_of_them_print_a_line_each() {
     let dir = tempfile::tempdir().unwrap();
     let lines = lines(&run(dir.path(), &["bench", "all", "--quick", "--jobs", "50", "--store", "memory://", "--json"]));
     let names: Vec<_> = lines.iter().map(|line| line["scenario"].as_str().unwrap()).collect();
-    assert_eq!(names, ["enqueue", "enqueue", "drain", "latency", "mixed", "scale", "groups"]);
+    assert_eq!(names[..7], ["enqueue", "enqueue", "drain", "latency", "mixed", "scale", "groups"]);
+    assert_eq!(names[7..], ["graph"; 5]);
     assert_eq!([&lines[0]["mode"], &lines[1]["mode"]], ["one-by-one", "bulk"]);
 }
 
@@ -147,7 +206,7 @@ fn people_get_a_table_and_a_list() {
     let output = run(dir.path(), &["bench"]);
     let list = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for name in ["enqueue", "drain", "latency", "mixed", "scale", "groups", "all"] {
+    for name in ["enqueue", "drain", "latency", "mixed", "scale", "groups", "graph", "all"] {
         assert!(list.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}: {list}");
     }
 }
@@ -204,6 +263,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
         (&["enqueue", "--bulk", "--batch", "10001"], "--batch"),
         (&["enqueue", "--batch", "10"], "--bulk"),
         (&["scale", "--huge", "--jobs", "5"], "--jobs"),
+        (&["graph", "chians"], "chains"),
+        (&["graph", "--slots", "0"], "--slots"),
         (&["drain", "--store", "jobs.db"], "sqlite://FILE"),
     ] {
         let output = run(dir.path(), &[&["bench"], arguments].concat());

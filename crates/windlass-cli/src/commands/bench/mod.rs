@@ -3,6 +3,7 @@
 mod cost;
 mod drain;
 mod enqueue;
+mod graph;
 mod groups;
 mod haul;
 mod latency;
@@ -19,7 +20,7 @@ use stand::{Common, Stand};
 use std::process::ExitCode;
 use windlass_bench::Line;
 
-/// Measure enqueue, drain, latency and scale beside the bare minimum of the store
+/// Measure enqueue, drain, latency, scale and graphs beside the bare minimum of the store
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Bench {
@@ -33,6 +34,7 @@ Examples:
   windlass bench drain --store sqlite://bench.db --jobs 200000 --json
   windlass bench enqueue --bulk --store memory://
   windlass bench drain --store redis://127.0.0.1                  under a prefix that goes with it
+  windlass bench graph --store memory://                          workflows, beside drain
   windlass bench all --quick                                      a look at everything
 
 Both sides of a ratio are measured one after the other in one run, and the medians of three rounds are shown: the speed
@@ -47,6 +49,7 @@ enum Scenario {
     Mixed(mixed::Mixed),
     Scale(scale::Scale),
     Groups(groups::Groups),
+    Graph(graph::Graph),
     All(All),
 }
 
@@ -69,6 +72,11 @@ impl Bench {
                     scenario.show(app).await?;
                 }
             }
+            Some(Scenario::Graph(graph)) => {
+                for part in graph.parts() {
+                    Scenario::Graph(part).show(app).await?;
+                }
+            }
             Some(scenario) => scenario.show(app).await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -76,9 +84,10 @@ impl Bench {
 }
 
 impl All {
-    fn scenarios(&self) -> [Scenario; 7] {
+    fn scenarios(&self) -> Vec<Scenario> {
         let common = || self.common.clone();
-        [
+        let graphs = graph::Graph::new(common()).parts().into_iter().map(Scenario::Graph);
+        let others = [
             Scenario::Enqueue(enqueue::Enqueue::new(common(), false)),
             Scenario::Enqueue(enqueue::Enqueue::new(common(), true)),
             Scenario::Drain(drain::Drain::new(common())),
@@ -86,7 +95,8 @@ impl All {
             Scenario::Mixed(mixed::Mixed::new(common())),
             Scenario::Scale(scale::Scale::new(common())),
             Scenario::Groups(groups::Groups::new(common())),
-        ]
+        ];
+        others.into_iter().chain(graphs).collect()
     }
 }
 
@@ -99,6 +109,7 @@ impl Scenario {
             Self::Mixed(mixed) => &mixed.common,
             Self::Scale(scale) => &scale.common,
             Self::Groups(groups) => &groups.common,
+            Self::Graph(graph) => &graph.common,
             Self::All(all) => &all.common,
         }
     }
@@ -106,13 +117,20 @@ impl Scenario {
     /// Measures on a store that is left as it was, whatever happens, and shows what was found.
     async fn show(&self, app: &App) -> Result<(), Failure> {
         // Where the cost of growth is the question, the wait for the disk would hide it.
-        let durable = !matches!(self, Self::Scale(_) | Self::Groups(_));
+        let durable = match self {
+            Self::Scale(_) | Self::Groups(_) => false,
+            Self::Graph(graph) => !graph.is_about_growth(),
+            _ => true,
+        };
         let stand = Stand::open(app, self.common(), durable).await?;
         let measured = tokio::select! {
             measured = self.measure(&stand) => measured,
             _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
         };
-        let cleared = stand.clear().await;
+        let cleared = match self {
+            Self::Graph(_) => graph::Graph::clear(&stand).await,
+            _ => stand.clear().await,
+        };
         let line = measured?;
         cleared?;
         if app.ui.json { app.ui.json(&line) } else { app.ui.line(format_args!("{}\n", table(&line))) }
@@ -126,6 +144,7 @@ impl Scenario {
             Self::Mixed(mixed) => mixed.measure(stand).await,
             Self::Scale(scale) => scale.measure(stand).await,
             Self::Groups(groups) => groups.measure(stand).await,
+            Self::Graph(graph) => graph.measure(stand).await,
             Self::All(_) => Err(Failure::usage("all of them are no single scenario")),
         }
     }
