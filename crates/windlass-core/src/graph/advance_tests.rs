@@ -410,7 +410,7 @@ fn a_sub_graph_reads_what_it_was_given() {
 
 #[test]
 fn doors_that_are_none_are_refused() {
-    let lost = |entrance, inside| Node { entrance, inside, ..node("a", &[]) };
+    let lost = |entrance, inside| Node { inside, entrance, ..node("a", &[]) };
     for node in [lost(Some(7), None), lost(None, Some(7)), lost(Some(0), None), lost(None, Some(0))] {
         let fault = graph(vec![node]).check().unwrap_err();
         assert_eq!(fault.to_string(), "job `a` belongs to a sub-graph, and there is none");
