@@ -59,24 +59,12 @@ end
 -- Runs whose time has come, or whose engine vanished, by kind; those that cannot be read are set aside.
 local woken, more = {}, false
 local function wake_runs()
-  local ids = call('ZRANGEBYSCORE', E.RUN_WAKE, '-inf', now, 'LIMIT', 0, most + 1)
-  if #ids > most then
-    ids[#ids] = nil
-    more = true
-  end
-  E.know_runs(ids)
-  for _, id in ipairs(ids) do
-    local r = E.run(id)
-    local look = r and not r.broken and E.run_look_at(r)
-    if not look or look > now then
-      E.zput(E.RUN_WAKE, id, look and E.int(look) or false)
-    else
-      r.token, r.ready = nil, E.hex12(E.bump(E.SEQ))
-      E.touch_run(r)
-      woken[r.kind] = woken[r.kind] or {}
-      table.insert(woken[r.kind], r)
-      if not serves[r.kind] then E.ring_runs(r.kind, 1) end
-    end
+  local found, all = E.wake_runs(most + 1)
+  more = all > most
+  for _, r in ipairs(found) do
+    woken[r.kind] = woken[r.kind] or {}
+    table.insert(woken[r.kind], r)
+    if not serves[r.kind] then E.ring_runs(r.kind, 1) end
   end
 end
 

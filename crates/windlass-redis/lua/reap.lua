@@ -1,9 +1,9 @@
--- Takes back leases that ran out.
+-- Takes back leases that ran out, of jobs and of runs, and wakes runs whose time has come.
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; max
--- Answers how many were handled, and when the next lease ends
--- Bounds  max jobs
+-- Answers how many were handled, and when there is more to do
+-- Bounds  max jobs and runs
 
 local limit = E.num()
 local found = E.by_score(E.LEASES, now, limit)
@@ -25,8 +25,16 @@ if #found > 0 then
       E.stray_lease(found[i], E.peek(id))
     end
   end
-  E.finish()
 end
+local handled = #found
+if handled < limit then
+  local woken, all = E.wake_runs(limit - handled)
+  for _, r in ipairs(woken) do E.ring_runs(r.kind, 1) end
+  handled = handled + all
+end
+if handled > 0 then E.finish() end
 local following = call('ZRANGE', E.LEASES, 0, 0, 'WITHSCORES')
 local at_time = tonumber(following[2] or nil)
-return { #found, at_time and at_time > 0 and at_time < 1e15 and E.int(floor(at_time)) or '-' }
+local wake = tonumber(call('ZRANGE', E.RUN_WAKE, 0, 0, 'WITHSCORES')[2] or nil)
+if wake and wake < (at_time or math.huge) then at_time = wake end
+return { handled, at_time and at_time > 0 and at_time < 1e15 and E.int(floor(at_time)) or '-' }

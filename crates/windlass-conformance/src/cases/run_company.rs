@@ -9,12 +9,13 @@ use std::time::Duration;
 use windlass_core::Error;
 use windlass_core::job::Due;
 use windlass_core::name::Kind;
-use windlass_core::store::{QueueSettings, RunRead, RunState, Setting, Store, SweepKind, WaitFor};
+use windlass_core::store::{QueueSettings, RunRead, RunState, Setting, Store, Sweep, SweepKind, WaitFor};
 
 cases!("run_company":
     many_claimers_never_share_a_run,
     a_waiting_engine_is_told,
     ended_runs_go_after_their_time,
+    the_sweep_of_leases_finds_runs_for_those_who_wait,
     jobs_of_a_run_pass_a_full_queue,
     nobody_else_makes_jobs_of_a_run,
     one_run_can_be_asked_for,
@@ -125,4 +126,26 @@ async fn runs_of_other_kinds_are_left_alone(ctx: Ctx) {
     ctx.advance_ms(LEASE_MS).await;
     assert!(claim_runs(&ctx, 10).await.is_empty());
     assert_eq!(ctx.store.claim_runs(request).await.unwrap().runs.len(), 1);
+}
+
+async fn the_sweep_of_leases_finds_runs_for_those_who_wait(ctx: Ctx) {
+    let mut run = new_run(&ctx, "build");
+    run.step.wake = Some(Due::DelayMs(300));
+    ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
+    let mark = ctx.store.claim_runs(claim_request(1)).await.unwrap().mark;
+    let sweep = Sweep { kind: SweepKind::Reap, max: 10 };
+    let early = ctx.store.sweep(sweep).await.unwrap();
+    let wake_at = super::run_help::read(&ctx, run.id).await.run.wake_at;
+    assert_eq!((early.handled, early.next_at), (0, wake_at));
+    ctx.advance_ms(300).await;
+    let waits = ctx.store.wait(WaitFor::Runs(mark));
+    let both = futures::future::join(waits, ctx.store.sweep(sweep));
+    let (waited, swept) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is told");
+    waited.unwrap();
+    assert_eq!(swept.unwrap().handled, 1);
+    // The same for an engine that vanished.
+    claim_run(&ctx).await;
+    ctx.advance_ms(LEASE_MS).await;
+    assert_eq!(ctx.store.sweep(sweep).await.unwrap().handled, 1);
+    assert_eq!(claim_run(&ctx).await.lease.run, run.id);
 }

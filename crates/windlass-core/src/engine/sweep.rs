@@ -14,7 +14,10 @@ impl<T: Tables> Step<'_, T> {
         sweep.check()?;
         let max = sweep.max as usize;
         let handled = match sweep.kind {
-            SweepKind::Reap => self.reap(max)?,
+            SweepKind::Reap => {
+                let reaped = self.reap(max)?;
+                reaped + self.wake_runs(max - reaped)?
+            }
             SweepKind::Promote => self.promote(max)?,
             SweepKind::Prune => self.prune(max)?,
         };
@@ -24,7 +27,9 @@ impl<T: Tables> Step<'_, T> {
     /// The answer to a sweep that has nothing to do, found by looking alone; `None` when it has, or may have.
     pub(super) fn empty_sweep(&mut self, kind: SweepKind) -> Result<Option<Swept>> {
         let idle = match kind {
-            SweepKind::Reap => self.tables.expired(self.now, 1)?.is_empty(),
+            SweepKind::Reap => {
+                self.tables.expired(self.now, 1)?.is_empty() && self.tables.waking_runs(self.now, 1)?.is_empty()
+            }
             SweepKind::Promote => self.nothing_to_promote()?,
             // It looks in too many places to look twice, and it is rare.
             SweepKind::Prune => false,
@@ -45,7 +50,10 @@ impl<T: Tables> Step<'_, T> {
     /// When time alone brings the next of this work, as far as it stands now.
     fn next_sweep(&mut self, kind: SweepKind) -> Result<Option<Timestamp>> {
         match kind {
-            SweepKind::Reap => self.tables.next_expiry(),
+            SweepKind::Reap => {
+                let (lease, run) = (self.tables.next_expiry()?, self.tables.next_run_wake()?);
+                Ok([lease, run].into_iter().flatten().min())
+            }
             SweepKind::Promote => {
                 let mut next = None;
                 for queue in self.tables.queues()? {

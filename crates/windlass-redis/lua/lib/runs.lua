@@ -107,6 +107,26 @@ function E.ring_runs(kind, count)
   E.rung_runs[kind] = (E.rung_runs[kind] or 0) + count
 end
 
+-- Puts runs whose time has come, or whose engine vanished, where they are claimed; those that cannot be read are set aside. Answers
+-- them, and how many there were.
+function E.wake_runs(most)
+  local ids = call('ZRANGEBYSCORE', E.RUN_WAKE, '-inf', now, 'LIMIT', 0, most)
+  E.know_runs(ids)
+  local woken = {}
+  for _, id in ipairs(ids) do
+    local r = E.run(id)
+    local look = r and not r.broken and E.run_look_at(r)
+    if not look or look > now then
+      E.zput(E.RUN_WAKE, id, look and E.int(look) or false)
+    else
+      r.token, r.ready = nil, E.hex12(E.bump(E.SEQ))
+      E.touch_run(r)
+      woken[#woken + 1] = r
+    end
+  end
+  return woken, #ids
+end
+
 -- Takes entries out of an index at the end of the step, from a text up to before another one.
 function E.trim(key, from, to)
   local trims = E.trims[key]

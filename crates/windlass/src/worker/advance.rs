@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use windlass_core::Result;
 use windlass_core::store::Store;
 
-/// How long it goes without a look of its own. Fleets are large and wake-ups are seldom lost.
-const POLL: Duration = Duration::from_secs(10);
+/// How long it goes without a look of its own: fleets are large, wake-ups are seldom lost, and runs whose engine vanished are
+/// found by the sweep of leases.
+const POLL: Duration = Duration::from_secs(60);
 
 /// The engine at work; it ends with its handle.
 pub(super) struct RunningEngine {

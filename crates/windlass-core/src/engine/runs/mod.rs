@@ -241,12 +241,13 @@ impl<T: Tables> Step<'_, T> {
     }
 
     /// Puts runs whose time has come, or whose engine vanished, where they are claimed.
-    fn wake_runs(&mut self, max: usize) -> Result<()> {
-        for id in self.tables.waking_runs(self.now, max)? {
-            let before = match self.wanted_run(id) {
+    pub(super) fn wake_runs(&mut self, max: usize) -> Result<usize> {
+        let runs = self.tables.waking_runs(self.now, max)?;
+        for id in &runs {
+            let before = match self.wanted_run(*id) {
                 Ok(row) => row,
                 Err(Error::Corrupt { .. } | Error::NotFound { .. }) => {
-                    self.tables.set_run_aside(id)?;
+                    self.tables.set_run_aside(*id)?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -255,7 +256,7 @@ impl<T: Tables> Step<'_, T> {
             self.effects.runs = true;
             self.tables.put_run(Some(&before), &row)?;
         }
-        Ok(())
+        Ok(runs.len())
     }
 
     fn hold_run(&mut self, before: &RunRow, claim: &RunClaim) -> Result<ClaimedRun> {
