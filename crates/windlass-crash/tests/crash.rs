@@ -31,7 +31,7 @@ fn slow_the_audit_notices_work_that_was_reported_before_it_was_done() {
 
 #[test]
 fn slow_the_audit_notices_an_acknowledgement_without_an_enqueue() {
-    let (output, report) = crash("--seconds 3 --workers 2 --seed 2 --bug acknowledge-first");
+    let (output, report) = crash("--seconds 12 --workers 2 --seed 2 --bug acknowledge-first");
     assert_eq!(output.status.code(), Some(1), "{report:?}");
     assert!(report.findings.lost > 0, "{report:?}");
 }

@@ -326,7 +326,8 @@ fn fill_the_disk(path: &Path) {
         let store = open(path);
         enqueue(&store, vec![job()]).await;
         let leased = claim(&store, "w", 1).await.remove(0);
-        let large = || job_with(|spec| spec.payload = Payload::new("text/plain", vec![b'x'; 100_000]));
+        // Two batches fit, the third does not, and what it would have needed is far more than what is left.
+        let large = || job_with(|spec| spec.payload = Payload::new("text/plain", vec![b'x'; 350_000]));
         let error = loop {
             let (first, second) = (large(), large());
             let ids = format!("{} {}", first.id, second.id);

@@ -1,6 +1,6 @@
 //! Artifacts: files that the jobs of a run hand on.
 //!
-//! [`open`] names the place, [`upload`] takes files out of a folder, [`download`] puts them into one. What an artifact is,
+//! [`open()`] names the place, [`upload`] takes files out of a folder, [`download()`] puts them into one. What an artifact is,
 //! and the contract of the store, stands in [`windlass_core::artifact`].
 //!
 //! ```text

@@ -12,8 +12,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::runs::{Rerun as What, Runs};
 
+const CANCEL_AFTER: &str = "\
+When it returns, no job of the run can start any more.
+
+Examples:
+  windlass runs cancel latest
+  windlass runs cancel r0-01k9z3v8q2f7t8x6m5n4p3r2s1 --reason 'wrong branch'";
+
 /// Cancel a run: nothing of it starts any more, and what runs is told to stop.
 #[derive(Debug, Args)]
+#[command(after_help = CANCEL_AFTER)]
 pub(crate) struct Cancel {
     /// The run's id, or `latest`
     id: RunName,
@@ -90,8 +98,13 @@ impl Rerun {
     }
 }
 
+const FORK_AFTER: &str = "\
+Examples:
+  windlass runs fork latest --input version=1.3 --follow";
+
 /// Start a new run of what another one ran, with other inputs.
 #[derive(Debug, Args)]
+#[command(after_help = FORK_AFTER)]
 pub(crate) struct Fork {
     /// The run's id, or `latest`
     id: RunName,
@@ -134,8 +147,13 @@ fn like(before: &Value, given: String) -> Value {
     }
 }
 
+const REMOVE_AFTER: &str = "\
+Examples:
+  windlass runs remove r0-01k9z3v8q2f7t8x6m5n4p3r2s1";
+
 /// Remove runs that have ended, with their history; their jobs go by the rules of their queues.
 #[derive(Debug, Args)]
+#[command(after_help = REMOVE_AFTER)]
 pub(crate) struct Remove {
     /// The runs' ids
     #[arg(required = true)]

@@ -101,8 +101,16 @@ fn table(status: &RunStatus, now: Timestamp) -> Table {
     table
 }
 
+const FOLLOW_AFTER: &str = "\
+Exit codes: 0 it succeeded, 1 it failed, 130 it was cancelled. Ctrl-C leaves the run to itself.
+
+Examples:
+  windlass runs follow
+  windlass runs follow r0-01k9z3v8q2f7t8x6m5n4p3r2s1 --json";
+
 /// Follow a run with what its jobs say, to its end.
 #[derive(Debug, Args)]
+#[command(after_help = FOLLOW_AFTER)]
 pub(crate) struct Follow {
     /// The run's id, or `latest`
     #[arg(default_value = "latest")]
