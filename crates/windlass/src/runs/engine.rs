@@ -12,7 +12,8 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor, WorkMark,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor,
+    WorkMark,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -153,13 +154,14 @@ impl Engine {
                 Ok((mind, steps)) => long.push((claimed, mind, steps)),
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
-                    commits.push(stuck(&claimed, &error));
+                    commits.push(stuck(claimed.lease, claimed.history_len, &error));
                     thinkers.push(None);
                 }
             }
         }
-        for (mind, answer) in thinkers.into_iter().zip(self.commit_all(&commits).await?) {
-            self.take_in(mind, answer).await;
+        let answers = self.commit_all(&commits).await?;
+        for ((made, mind), answer) in commits.iter().zip(thinkers).zip(answers) {
+            self.take_in(made, mind, answer).await;
         }
         for (claimed, mind, steps) in long {
             self.commit_in_turn(&claimed, mind, steps).await?;
@@ -200,7 +202,7 @@ impl Engine {
             match self.commit_all(std::slice::from_ref(&next)).await?.pop() {
                 Some(Ok(committed)) if at < last => history_len = committed.history_len,
                 Some(answer) => {
-                    self.take_in(mind.take(), answer).await;
+                    self.take_in(&next, mind.take(), answer).await;
                     return Ok(());
                 }
                 None => return Ok(()),
@@ -210,7 +212,8 @@ impl Engine {
     }
 
     /// The store has answered to a commit: what was thought is true, or it is forgotten.
-    async fn take_in(&mut self, mind: Option<Mind>, answer: Result<RunCommitted>) {
+    async fn take_in(&mut self, made: &RunCommit, mind: Option<Mind>, answer: Result<RunCommitted>) {
+        let run = made.lease.run;
         match (mind, answer) {
             (Some(mind), Ok(committed)) => {
                 if mind.history_len == committed.history_len && mind.progress.result.is_none() {
@@ -219,27 +222,16 @@ impl Engine {
             }
             // Somebody else goes on with it.
             (_, Ok(_) | Err(Error::LeaseLost | Error::NotFound { .. })) => {}
-            (Some(mind), Err(error)) => {
-                tracing::warn!(run = %mind.run, %error, "a step of a run was refused");
-                self.park(mind.run, &error).await;
+            (Some(_), Err(error)) if !error.is_retryable() => {
+                tracing::warn!(%run, %error, "a step of a run was refused");
+                // It would be refused for ever: the run rests until somebody looks at it. Its lease is still held.
+                let parked = self.commit_all(&[stuck(made.lease, made.history_len, &error)]).await;
+                if let Err(error) | Ok(Some(Err(error))) = parked.map(|mut answers| answers.pop()) {
+                    tracing::warn!(%run, %error, "a run could not be parked");
+                }
             }
-            (None, Err(error)) => tracing::warn!(%error, "a run could not be parked"),
-        }
-    }
-
-    /// A step that the store refuses would be refused for ever: the run rests until somebody looks at it.
-    async fn park(&self, run: RunId, error: &Error) {
-        let Ok(kind) = graph_kind() else { return };
-        let claim =
-            RunClaim { engine: self.id.clone(), kinds: vec![kind], run: Some(run), max: 1, lease_ms: self.lease_ms };
-        // Its lease is still held; it is parked by whoever claims it next and is refused again.
-        if let Ok(claimed) = self.store.claim_runs(claim).await
-            && let Some(claimed) = claimed.runs.first()
-        {
-            let parked = self.commit_all(&[stuck(claimed, error)]).await;
-            if let Err(error) = parked {
-                tracing::warn!(%run, %error, "a run could not be parked");
-            }
+            // Its lease ends, and it is tried again.
+            (_, Err(error)) => tracing::warn!(%run, %error, "a step of a run could not be made"),
         }
     }
 
@@ -341,11 +333,11 @@ fn commit(claimed: &ClaimedRun, history_len: u64, step: RunStep) -> RunCommit {
 }
 
 /// A run that nobody can advance: nothing of its inbox is lost, and it says why.
-fn stuck(claimed: &ClaimedRun, error: &Error) -> RunCommit {
+fn stuck(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
     let mut why = error.to_string();
     why.truncate(why.floor_char_boundary(1_000));
     let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
-    RunCommit { inbox_to: 0, ..commit(claimed, claimed.history_len, step) }
+    RunCommit { lease, history_len, inbox_to: 0, keep_ms: None, step }
 }
 
 /// What a round has found.
