@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::{LONG, Running, memory};
 use windlass::core::graph::{Graph, Outcome, Skip};
-use windlass::core::store::{RunCommit, RunCommitted, RunState, Store, Wrap, Wrapped};
+use windlass::core::store::{RunClaim, RunCommit, RunCommitted, RunState, RunStep, Store, Wrap, Wrapped};
 use windlass::graph::yaml;
 use windlass::runs::{Engine, NewGraphRun, Rerun, RunStatus, Runs};
 use windlass::{Ctx, Job, JobError, State, Worker, WorkerBuilder};
@@ -355,5 +355,67 @@ async fn a_run_whose_step_is_refused_rests_and_says_why() {
     let status = runs.status(run).await.unwrap().unwrap();
     assert_eq!(status.run.stuck.as_deref(), Some("lanes is 2, at most 1 is allowed"));
     assert_eq!((status.run.inbox_len, status.run.history_len), (1, 2), "nothing was forgotten, and nothing was made");
+    working.drain().await;
+}
+
+#[tokio::test]
+async fn a_cancel_does_not_wait_for_an_engine_that_thinks_without_it() {
+    let (store, _) = memory();
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph(DIAMOND))).await.unwrap();
+    let claim = RunClaim {
+        engine: "slow".try_into().unwrap(),
+        kinds: vec!["graph".try_into().unwrap()],
+        run: Some(run),
+        max: 1,
+        lease_ms: 3_600_000,
+    };
+    let claimed = store.claim_runs(claim).await.unwrap().runs.remove(0);
+    let cancelled = tokio::time::timeout(LONG, runs.cancel(run, "enough")).await.expect("it does not wait");
+    assert_eq!(cancelled.unwrap(), RunState::Cancelled);
+    let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
+    let late = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+    assert_eq!(store.commit_runs(vec![late]).await.unwrap(), [Err(windlass::Error::LeaseLost)]);
+}
+
+/// Makes one step, and is gone.
+struct DiesAfterOne(Arc<dyn Store>, AtomicU32);
+
+#[async_trait::async_trait]
+impl Wrap for DiesAfterOne {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn commit_runs(&self, commits: Vec<RunCommit>) -> windlass::Result<Vec<windlass::Result<RunCommitted>>> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            0 => self.0.commit_runs(commits).await,
+            _ => Err(windlass::Error::corrupt("the engine is gone")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_dies_between_two_steps_of_one_thought_forgets_nothing() {
+    let (store, _) = memory();
+    let (runs, seen) = (Runs::new(Arc::clone(&store)), Arc::new(Seen::default()));
+    let mut text = "jobs:\n  a: { kind: say }\n  b: { kind: say }\n".to_owned();
+    for n in 0..600 {
+        text.push_str(&format!("  a{n}: {{ needs: a, kind: say }}\n  b{n}: {{ needs: b, kind: say }}\n"));
+    }
+    let run = runs.start(NewGraphRun::new(graph(&text))).await.unwrap();
+    let first = Running::start(worker(&store, &seen).without_runs());
+    while runs.status(run).await.unwrap().unwrap().run.inbox_len < 2 {
+        tokio::task::yield_now().await;
+    }
+    first.drain().await;
+    let dying: Arc<dyn Store> = Arc::new(Wrapped(DiesAfterOne(Arc::clone(&store), AtomicU32::new(0))));
+    let mut dying = Engine::new(dying).unwrap().lease(Duration::from_millis(50));
+    dying.settle().await.expect_err("it died half-way");
+    assert!(runs.status(run).await.unwrap().unwrap().run.history_len > 3, "its first step was made");
+    let working = Running::start(worker(&store, &seen));
+    let status = ended(&runs, run).await;
+    assert_eq!(status.run.state, RunState::Succeeded);
+    assert_eq!(seen.said.lock().len(), 1_202, "every node ran once");
     working.drain().await;
 }
