@@ -107,7 +107,7 @@ impl Drop for Server {
 
 /// Waits for what the servers do among themselves.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
         // sleeps because: the servers tell each other in their own time
