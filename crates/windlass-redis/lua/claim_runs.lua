@@ -6,43 +6,51 @@
 --         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come>`, and its items
 -- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted
 
-local ITEMS_MAX, BYTES_MAX, ALL_BYTES_MAX, PIECE = 1000, 4194304, 33554432, 32
+local ITEMS_MAX, BYTES_MAX, ALL_BYTES_MAX, PIECE = 1000, 4194304, 33554432, 64
 local engine, token, lease_ms, most, who, wanted = E.arg(), E.arg(), E.num(), E.num(), E.arg(), E.arg()
 local kinds, serves = {}, {}
 for i = E.at + 1, #ARGV do kinds[#kinds + 1], serves[ARGV[i]] = ARGV[i], true end
 local answer, count, bytes = { 'ok', E.int(now), '-' }, 0, 0
 
--- The oldest items of an inbox, and up to where they go. A few at a time, because they may be large.
-local function items_of(r)
-  local items, size, upto = {}, 0, r.first
-  local from, to = '[' .. r.seq .. E.hex12(r.first), E.after_all(r.seq)
-  -- ends because: every round reads on, up to the most items
-  while r.first < r.following do
-    local piece = call('ZRANGEBYLEX', E.INBOX, from, to, 'LIMIT', 0, min(PIECE, ITEMS_MAX - #items))
-    for _, member in ipairs(piece) do
-      local number = tonumber(sub(member, 13, 24), 16)
-      size = size + #member
-      if size > BYTES_MAX and #items > 0 then return items, upto, size end
-      if number then items[#items + 1], upto = member, number + 1 end
+-- Reads the oldest items of inboxes: `items` of each run, and up to where they go. A few at a time, because they may be large. Runs
+-- that come when there is enough are left without.
+local function read_items(runs)
+  local names, owners = {}, {}
+  local function read()
+    local found = E.hmget(E.INBOX, names)
+    for i, r in ipairs(owners) do
+      local item = found[i]
+      local size = item and #item or 0
+      if r.full or r.size > 0 and r.size + size > BYTES_MAX then
+        r.full = true
+      else
+        -- One that is not there is damage, and is not asked for again.
+        if item then r.items[#r.items + 1] = item end
+        r.upto, r.size, bytes = r.upto + 1, r.size + size, bytes + size
+      end
     end
-    if #piece < PIECE then break end
-    if #items >= ITEMS_MAX then return items, upto, size end
-    from = '(' .. piece[#piece]
+    names, owners = {}, {}
   end
-  -- Whatever else there is cannot be read.
-  if #items < ITEMS_MAX and size <= BYTES_MAX then upto = r.following end
-  return items, upto, size
+  for _, r in ipairs(runs) do
+    if bytes >= ALL_BYTES_MAX then break end
+    r.items, r.upto, r.size, r.full = {}, r.first, 0, false
+    for n = r.first, min(r.following, r.first + ITEMS_MAX) - 1 do
+      if r.full then break end
+      names[#names + 1], owners[#owners + 1] = E.numbered(r, n), r
+      if #names >= PIECE then read() end
+    end
+  end
+  read()
 end
 
 local function hold(r)
-  local items, upto, size = items_of(r)
   r.token, r.engine, r.expires, r.ready = token, engine, now + lease_ms, nil
   E.touch_run(r)
   local n = #answer
   answer[n + 1], answer[n + 2] = r.id, E.run_text(r)
-  answer[n + 3] = E.int(r.expires) .. ' ' .. E.int(upto) .. ' ' .. (r.wake and r.wake <= now and 1 or 0)
-  answer[n + 4] = items
-  count, bytes = count + 1, bytes + size
+  answer[n + 3] = E.int(r.expires) .. ' ' .. E.int(r.upto) .. ' ' .. (r.wake and r.wake <= now and 1 or 0)
+  answer[n + 4] = r.items
+  count = count + 1
 end
 
 if wanted ~= '-' then
@@ -50,6 +58,7 @@ if wanted ~= '-' then
   if not r then return { 'missing' } end
   if r.broken then return { 'corrupt' } end
   if (not r.token or r.expires <= now) and not E.run_rests(r) and serves[r.kind] then
+    read_items({ r })
     hold(r)
     E.finish()
   end
@@ -68,9 +77,6 @@ local function wake_runs()
   end
 end
 
-local function has_room()
-  return count < most and bytes < ALL_BYTES_MAX
-end
 -- Leases runs of a kind, in the order in which they got something to do; what stays is left to the next who waits.
 local function claim_kind(kind)
   local prefix = kind .. '\n'
@@ -78,22 +84,27 @@ local function claim_kind(kind)
   local ids = {}
   for i, member in ipairs(members) do ids[i] = sub(member, #prefix + 13) end
   E.know_runs(ids)
-  local left = 0
+  local able = {}
   for i, id in ipairs(ids) do
     local r = E.run(id)
     if not r or r.broken or not r.ready or E.run_ready_member(r) ~= members[i] then
       -- Set aside: it is shown by listings, and nobody can do more about it.
       if not r or r.at_ready ~= members[i] then E.zput(E.RUN_READY, members[i], false) end
-    elseif has_room() then
-      hold(r)
     else
-      left = left + 1
+      able[#able + 1] = r
     end
   end
-  for _, r in ipairs(woken[kind] or {}) do
-    if has_room() then hold(r) else left = left + 1 end
+  for _, r in ipairs(woken[kind] or {}) do able[#able + 1] = r end
+  local mine = {}
+  for i = 1, min(#able, most - count) do mine[i] = able[i] end
+  read_items(mine)
+  local held = 0
+  for _, r in ipairs(mine) do
+    if not r.items then break end
+    hold(r)
+    held = held + 1
   end
-  if left > 0 then E.ring_runs(kind, 1) end
+  if held < #able then E.ring_runs(kind, 1) end
 end
 
 wake_runs()

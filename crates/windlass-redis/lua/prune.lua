@@ -135,44 +135,51 @@ end
 
 -- Logs of jobs and histories of runs that are gone, as many lines and entries as fit into one step.
 local lines_left = 20000
--- Takes up to so many entries of a history out; answers how many, and where to go on or nil.
-local function cut_history(run, first, most)
-  local there = call('ZLEXCOUNT', E.HISTORY, '[' .. run, E.after_all(run))
-  if there == 0 then return 0, nil end
-  local gone = call('ZREMRANGEBYLEX', E.HISTORY, '[' .. run .. E.hex12(first), '(' .. run .. E.hex12(first + most))
-  if gone == there then return gone, nil end
-  if gone > 0 then return gone, first + most end
-  -- What has no number goes with the last.
-  return call('ZREMRANGEBYLEX', E.HISTORY, '[' .. run, E.after_all(run)), nil
-end
--- The same with the lines of a log.
-local function cut_log(row, from, to, most)
-  -- No log is longer; one that says so would never come to its end.
-  if to - from > 200000 then to = from end
-  local last = min(to, from + most)
-  local lines = {}
-  for k = from, last - 1 do lines[#lines + 1] = row .. ':' .. E.int(k) end
-  if #lines > 0 then E.many('HDEL', E.LOGS, lines) end
+-- Takes up to so many numbered fields out; answers how many, and where to go on or nil.
+local function cut(key, name, from, to, longest)
+  -- Nothing is longer; what says so would never come to its end.
+  if to - from > longest then to = from end
+  local last = min(to, from + lines_left)
+  local fields = {}
+  for k = from, last - 1 do fields[#fields + 1] = name .. ':' .. E.int(k) end
+  if #fields > 0 then E.many('HDEL', key, fields) end
   return last - from, last < to and last or nil
+end
+-- The same with fields of which nobody knows the numbers: all before one.
+local function cut_unknown(key, name, before, cursor)
+  local page = call('HSCAN', key, cursor, 'MATCH', name .. ':*', 'COUNT', 500)
+  local fields = {}
+  for i = 1, #page[2], 2 do
+    local field = page[2][i]
+    if (tonumber(sub(field, #name + 2)) or 0) < before then fields[#fields + 1] = field end
+  end
+  if #fields > 0 then E.many('HDEL', key, fields) end
+  return 500, page[1] ~= '0' and page[1] or nil
+end
+local OF_RUNS = { i = E.INBOX, h = E.HISTORY }
+-- Does a bit of what an entry of the bin says; answers how much that was, and what is left of the entry.
+local function empty(entry)
+  local row, from, to = match(entry, '^(%x+) (%d+) (%d+)$')
+  if row then
+    local gone, following = cut(E.LOGS, row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, 200000)
+    return gone, following and row .. ' ' .. E.int(following) .. ' ' .. to
+  end
+  local kind, unknown, run, first, last = match(entry, '^([ih])(%*?) (%x+) (%d+) (%d+)$')
+  if not kind or #run ~= 12 then return 0, nil end
+  if unknown == '' then
+    local gone, following = cut(OF_RUNS[kind], run, E.upto(1e15, first) or 0, E.upto(1e15, last) or 0, 1e7)
+    return gone, following and kind .. ' ' .. run .. ' ' .. E.int(following) .. ' ' .. last
+  end
+  local gone, cursor = cut_unknown(OF_RUNS[kind], run, E.upto(1e15, first) or 1e15, last)
+  return gone, cursor and kind .. '* ' .. run .. ' ' .. first .. ' ' .. cursor
 end
 -- ends because: every round takes an entry out, or uses up what is left
 while lines_left > 0 do
   local entry = call('LINDEX', E.TRASH, 0)
   if not entry then break end
-  local run, first = match(entry, '^h (%x+) (%d+)$')
-  local row, from, to = match(entry, '^(%x+) (%d+) (%d+)$')
-  local gone, following = 0, nil
-  if run and #run == 12 then
-    gone, following = cut_history(run, E.upto(1e14, first) or 0, lines_left)
-  elseif row then
-    gone, following = cut_log(row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, lines_left)
-  end
+  local gone, left = empty(entry)
   lines_left, handled = lines_left - max(gone, 1), handled + 1
-  if following then
-    call('LSET', E.TRASH, 0, (run and 'h ' .. run .. ' ' or row .. ' ') .. E.int(following) .. (run and '' or ' ' .. to))
-  else
-    call('LPOP', E.TRASH)
-  end
+  if left then call('LSET', E.TRASH, 0, left) else call('LPOP', E.TRASH) end
 end
 
 -- Those who wait and are gone: looked through a bit at a time.

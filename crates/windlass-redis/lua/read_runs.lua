@@ -3,8 +3,20 @@
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; of each its id, `d` and `i` for definition and input, the first entry of its history, and
 --         how many
--- Answers of each its record or nothing, `1` when it cannot be read, definition, input, and entries with their numbers before them
+-- Answers of each its record or nothing, `1` when it cannot be read, definition, input, and entries up to the first that is missing
 -- Bounds  one round per run; its entries
+
+-- The entries of a history, from one on.
+local function entries_of(r, from, most)
+  local names = {}
+  for n = from, min(from + most, r.history) - 1 do names[#names + 1] = E.numbered(r, n) end
+  local entries = {}
+  for i, entry in ipairs(E.hmget(E.HISTORY, names)) do
+    if not entry then break end
+    entries[i] = entry
+  end
+  return entries
+end
 
 local answer, ids = {}, {}
 for i = 4, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
@@ -16,7 +28,6 @@ for i, id in ipairs(ids) do
   answer[n + 1], answer[n + 2] = texts[i], r and r.broken and '1' or '0'
   answer[n + 3] = match(parts, 'd') and call('HGET', E.RUNS, id .. ':d') or false
   answer[n + 4] = match(parts, 'i') and call('HGET', E.RUNS, id .. ':i') or false
-  answer[n + 5] = r and r.seq and most > 0
-    and call('ZRANGEBYLEX', E.HISTORY, '[' .. r.seq .. E.hex12(from), E.after_all(r.seq), 'LIMIT', 0, most) or {}
+  answer[n + 5] = r and r.history and entries_of(r, from, most) or {}
 end
 return answer

@@ -30,9 +30,10 @@ const BASE: &str = include_str!("../lua/lib/base.lua");
 const COMMON: [&str; 2] = lib!["feed", "idle"];
 const QUICK_ENQUEUE: [&str; 1] = lib!["quick_enqueue"];
 const QUICK_REPORT: [&str; 3] = lib!["register", "plain", "quick_report"];
+/// Runs, which the quick ways need when a job of one has ended.
+const RUNS: [&str; 2] = lib!["writes", "runs"];
 /// The long way: jobs, queues and groups as objects.
-const ENGINE: [&str; 10] =
-    lib!["writes", "tables", "jobs", "groups", "runs", "apply", "dedup", "quarantine", "due", "bells"];
+const ENGINE: [&str; 8] = lib!["tables", "jobs", "groups", "apply", "dedup", "quarantine", "due", "bells"];
 const CLAIM: [&str; 3] = lib!["select", "claim", "report"];
 const MAKE: [&str; 1] = lib!["make"];
 const CREATE: [&str; 2] = lib!["make", "create"];
@@ -69,9 +70,15 @@ fn assemble(name: &'static str, flags: Flags, quick: &[&[&str]], more: &[&[&str]
         text.push_str(part);
     };
     let block = |part: &&str| format!("do\n{}\nend", strip(part));
-    COMMON.iter().chain(quick.concat().iter()).map(block).for_each(|part| add(&part));
+    COMMON.iter().map(block).for_each(|part| add(&part));
     if !quick.is_empty() {
-        add("local function long_way()");
+        add("local function with_runs()\nif E.runs_are_known then return end\nE.runs_are_known = true");
+    }
+    RUNS.iter().map(block).for_each(|part| add(&part));
+    if !quick.is_empty() {
+        add("end");
+        quick.concat().iter().map(block).for_each(|part| add(&part));
+        add("local function long_way()\nwith_runs()");
     }
     ENGINE.iter().chain(more.concat().iter()).map(block).for_each(|part| add(&part));
     if !quick.is_empty() {

@@ -216,11 +216,11 @@ fn a_damaged_item_is_left_out() {
             scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         }
         let items = scene.raw.items("inbox").await;
-        let (member, _) = items.iter().find(|(member, _)| member.ends_with(b"two")).unwrap();
-        scene.raw.remove("inbox", member).await;
-        scene.raw.add("inbox", "0", [&member[..24], b"nonsense"].concat()).await;
+        let field = |end: &[u8]| items.iter().find(|(_, item)| item.ends_with(end)).unwrap().0.clone();
+        scene.raw.set("inbox", field(b"two"), "nonsense").await;
+        scene.raw.delete("inbox", field(b"one")).await;
         let run = scene.claim().await.remove(0);
-        assert_eq!((run.inbox.len(), run.inbox_to), (2, 3));
+        assert_eq!((run.inbox.len(), run.inbox_to), (1, 3));
     });
 }
 
@@ -305,9 +305,25 @@ async fn damage(scene: &Scene, key: &str, whole: bool, how: &How) {
             Some(text) => scene.raw.set(key, &victim, text).await,
             None => scene.raw.delete(key, &victim).await,
         },
+        "inbox" | "history" => {
+            for (field, value) in scene.raw.items(key).await {
+                if !field.starts_with(seq.as_bytes()) {
+                    continue;
+                }
+                let spoiled = spoil(if whole { &field } else { &value }, how);
+                match (spoiled, whole) {
+                    (Some(value), false) => scene.raw.set(key, &field, value).await,
+                    (spoiled, _) => {
+                        scene.raw.delete(key, &field).await;
+                        if let Some(field) = spoiled {
+                            scene.raw.set(key, field, value).await;
+                        }
+                    }
+                }
+            }
+        }
         _ => {
-            let of = if key == "inbox" || key == "history" { &seq } else { &victim };
-            for member in scene.raw.members(key, of).await {
+            for member in scene.raw.members(key, &victim).await {
                 scene.raw.remove(key, &member).await;
                 if let Some(member) = spoil(&member, how) {
                     scene.raw.add(key, "0", member).await;

@@ -35,9 +35,7 @@ end
 -- Rings for everything that this step has made possible.
 function E.ring_bells()
   if next(E.rung_lanes) or next(E.rung_queues) or next(E.rung_anybody) then ring_all() end
-  if next(E.rung_runs) and call('ZCARD', E.BELLS) > 0 then
-    for kind, count in pairs(E.rung_runs) do E.wake_some('\n' .. kind .. '\n', 'runs\n', min(count, 8)) end
-  end
+  E.ring_for_runs()
   for _, ids in ipairs(E.ended_runs) do
     for _, id in ipairs(ids) do E.ended[#E.ended + 1] = id end
   end
@@ -60,6 +58,7 @@ end
 
 -- Ends the step.
 function E.finish()
+  if E.flush_created then E.flush_created() end
   E.write_feed()
   E.flush()
   E.ring_bells()

@@ -45,21 +45,12 @@ function E.know_groups_of(jobs)
   E.know_subs(lanes, groups)
 end
 
-local plain_left, plain_lane = 0, nil
--- The next job of a call: one of a row of those with nothing but defaults, or one that says more.
-function E.read_new()
-  local job, fields = {}, nil
-  if plain_left == 0 and E.arg() == 'P' then plain_lane, plain_left = E.arg(), E.num() end
-  job.id = E.arg()
-  if plain_left > 0 then
-    plain_left = plain_left - 1
-    local fingerprint, rest = match(E.arg(), '^(%x+)\n(.*)$')
-    fields, job.rest = fingerprint .. ' ' .. plain_lane .. ' - 0 - 3 1 - - - - - -', rest
-  else
-    fields, job.rest = E.arg(), E.arg()
-  end
+-- Fields of a job that is due now and has neither a group nor a key.
+local PLAIN = '^(%x+) (%d+) (%- (%-?%d+) (%S+) %d+ %d+ %- %- %- %S+ %S+ %-)$'
+-- Reads all fields of a job.
+local function read_fields(job)
   local fingerprint, lane_no, due, priority, flags, attempts, stalls, key, mode, ttl, keep_s, keep_f, name =
-    match(fields, '^(%x+) (%d+) (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
+    match(job.fields, '^(%x+) (%d+) (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
   job.fingerprint, job.lane_no, job.due, job.priority, job.flags_text = fingerprint, tonumber(lane_no), due, tonumber(priority), flags
   job.flags, job.run = E.flags_and_run(flags)
   job.attempts, job.stalls = tonumber(attempts), tonumber(stalls)
@@ -67,6 +58,29 @@ function E.read_new()
   job.keep = keep_s .. ' ' .. keep_f
   job.ttl_text, job.name_text = ttl, name
   if name ~= '-' then job.group_name = sub(name, 2) end
+end
+
+local plain_left, plain_lane = 0, nil
+-- The next job of a call: one of a row of those with nothing but defaults, or one that says more.
+function E.read_new()
+  local job = {}
+  if plain_left == 0 and E.arg() == 'P' then plain_lane, plain_left = E.arg(), E.num() end
+  job.id = E.arg()
+  if plain_left > 0 then
+    plain_left = plain_left - 1
+    local fingerprint, rest = match(E.arg(), '^(%x+)\n(.*)$')
+    job.fields, job.rest = fingerprint .. ' ' .. plain_lane .. ' - 0 - 3 1 - - - - - -', rest
+    job.fingerprint, job.lane_no, job.text, job.priority, job.flags = fingerprint, tonumber(plain_lane), '', 0, '-'
+    return job
+  end
+  job.fields, job.rest = E.arg(), E.arg()
+  local fingerprint, lane_no, text, priority, flags = match(job.fields, PLAIN)
+  if fingerprint then
+    job.fingerprint, job.lane_no, job.text, job.priority = fingerprint, tonumber(lane_no), ' ' .. text, tonumber(priority)
+    job.flags, job.run = E.flags_and_run(flags)
+  else
+    read_fields(job)
+  end
   return job
 end
 
@@ -142,8 +156,60 @@ local function due_time(job)
   return delay and now + tonumber(delay) or tonumber(job.due)
 end
 
+-- Jobs that were created without an object, by lane: what they change besides their own records.
+local created, created_by_lane = {}, {}
+local now_hex = ' ' .. fmt('%x', max(now, 0)) .. ' '
+local function created_in(q, l)
+  local c = created_by_lane[l.id]
+  if c then return c end
+  c = { queue = q, lane = l, ids = {}, head = fmt('1 %x %x ', q.id, l.id), member = E.enc(l.id) .. E.enc(q.plain), sets = {}, ready = {} }
+  created_by_lane[l.id], created[#created + 1] = c, c
+  return c
+end
+-- Creates a job that is due now and has neither a group nor a key, in a lane that is there. Does what `create` would do.
+local function create_plain(job, q, l)
+  local c, row = created_in(q, l), E.hex12(E.bump(E.SEQ))
+  local n = #c.ids + 1
+  local place
+  if job.priority == 0 and job.flags == '-' then
+    place = '80004' .. sub(row, 2)
+  else
+    place = E.place(job.priority, tonumber(row, 16), match(job.flags, 'l') ~= nil)
+  end
+  if l.ready == 0 or place < l.head then l.head = place end
+  l.ready, l.jobs, q.r = l.ready + 1, l.jobs + 1, q.r + 1
+  local head = c.head .. row .. now_hex .. job.fingerprint .. job.text .. '\n'
+  c.ids[n], c.sets[2 * n - 1], c.sets[2 * n] = job.id, job.id, head .. job.rest
+  c.ready[2 * n - 1], c.ready[2 * n] = 0, c.member .. place .. job.id
+  E.noted_new(job.id, head)
+end
+-- Writes down what they change.
+function E.flush_created()
+  local all = created
+  created, created_by_lane = {}, {}
+  for _, c in ipairs(all) do
+    local q, l, n = c.queue, c.lane, #c.ids
+    E.touch_queue(q)
+    E.touch_lane(l)
+    E.enter_plain(l, q, n)
+    local m = E.minute_of(q)
+    m[1] = m[1] + n
+    E.later('HSET', JOBS, c.sets)
+    E.later('ZADD', READY, c.ready)
+    E.note_lines('enqueue - r 0 ' .. q.id .. ':' .. concat(c.ids, ','), q.id, n)
+    E.ring_lane(l.id, n)
+  end
+end
+
 -- Creates a job; answers why not.
 local function create(job, behind)
+  if job.text then
+    local there = call_lanes[job.lane_no]
+    local l, q = there.id and E.lane(there.id), E.find_queue(there.queue_name)
+    if l and q and l.queue == q.id and not no_room(job, 0) then return create_plain(job, q, l) end
+    read_fields(job)
+  end
+  E.flush_created()
   local full = no_room(job, behind and 1 or 0)
   if full then return full end
   local q, l = lane_for(job)
@@ -219,6 +285,9 @@ local function same_job(job)
   if fingerprint == nil then return nil end
   return fingerprint == job.fingerprint and 'existing' or 'duplicate'
 end
+function E.noted_new(id, head)
+  there_before[id] = head
+end
 function E.is_there(id)
   local j = E.job_cache[id]
   return j or j == nil and there_before[id]
@@ -268,6 +337,8 @@ function E.refusals(jobs)
 end
 function E.refusal(job, plans)
   local l = call_lanes[job.lane_no]
+  local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
+  if known and job.run then return nil end
   local q = E.find_queue(l.queue_name)
   local plan = plans[l.queue_name]
   if not plan then
@@ -284,7 +355,6 @@ function E.refusal(job, plans)
   local most = q and q.settings.len_max
   if most and not job.run and q.s + q.r + plan.jobs >= most then return 'full ' .. E.int(most) end
   -- An empty lane counts as none: an earlier job of the call may take its place.
-  local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
   if not known and not plan.lanes[l.key] then
     plan.lanes[l.key] = true
     plan.new = plan.new + 1

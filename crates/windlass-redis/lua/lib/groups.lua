@@ -6,8 +6,8 @@
 
 -- Lanes and queues on which something may be claimed that could not be before.
 E.rung_lanes, E.rung_queues, E.rung_anybody = {}, {}, {}
-function E.ring_lane(lane_id)
-  E.rung_lanes[lane_id] = (E.rung_lanes[lane_id] or 0) + 1
+function E.ring_lane(lane_id, count)
+  E.rung_lanes[lane_id] = (E.rung_lanes[lane_id] or 0) + (count or 1)
 end
 -- Whoever waits on a queue, whatever for: there is a lane that nobody knows, or a time that comes sooner.
 function E.ring_anybody(queue_id, count)
@@ -88,25 +88,32 @@ function E.drop_idle(g)
   end
 end
 
--- A job is ready now.
-local function enter_ready(j, q)
-  local g = E.group(j.group)
+-- So many jobs of a group are ready in a lane now.
+local function enter_lane(lane_id, g, q, count)
   if g.ready == 0 and g.parked == 'R' then
     -- While it was idle, the time to look at it again was that of forgetting it.
     E.review(g)
   end
   if g.ready == 0 and g.vtime < q.vtime then
     -- Whoever was away must not catch up on turns that it did not want.
-    g.vtime = max(g.vtime, present_in(j.lane, q.vtime))
+    g.vtime = max(g.vtime, present_in(lane_id, q.vtime))
   end
-  g.ready = g.ready + 1
-  E.touch_group(g)
-  if g.ready == 1 and g.name then
+  if g.ready == 0 and g.name then
     q.named = q.named + 1
     E.touch_queue(q)
   end
-  local s = E.sub_of(j.lane, g.id)
-  E.put_sub(j.lane, g, s.ready + 1, s.vtime or (g.parked == 'N' and g.vtime) or nil)
+  g.ready = g.ready + count
+  E.touch_group(g)
+  local s = E.sub_of(lane_id, g.id)
+  E.put_sub(lane_id, g, s.ready + count, s.vtime or (g.parked == 'N' and g.vtime) or nil)
+end
+-- So many jobs without a group are ready in a lane now, which knows of them.
+function E.enter_plain(l, q, count)
+  enter_lane(l.id, E.group(q.plain), q, count)
+end
+-- A job is ready now.
+local function enter_ready(j, q)
+  enter_lane(j.lane, E.group(j.group), q, 1)
   local l = E.lane(j.lane)
   if l.ready == 0 or j.ord < l.head then l.head = j.ord end
   l.ready = l.ready + 1

@@ -3,7 +3,7 @@
 -- JOBS  <id>  `1 queue lane row created fingerprint` and, where they are not all defaults, ` due priority flags attempts
 --             stalls dedup mode ttl keep-succeeded keep-failed group`; a line of rare fields; then the payload
 -- LIFE  <id>  written when a job is first touched. In fixed places: state; `p` for an active job without anything
---             special, `g` for one of a named group, else `x`; token of the lease, or of the last report; the state that report led to; row; time of
+--             special, `g` for one of a named group, `n` for one of a graph, else `x`; token of the lease, or of the last report; the state that report led to; row; time of
 --             the last claim; end of the lease, time of the end, or due time. Then: queue, lane, attempt, attempts, stalls,
 --             stalls allowed, retries, cancel, place, ready since, group, created, flags, removal time, token and state of
 --             the last report while there is a lease, worker. Behind the attempt of a job with nothing but defaults: `*`, created,
@@ -15,7 +15,7 @@
 
 E.HEAD = '^1 (%x+) (%x+) (%x+) (%x+) (%x+)(.-)\n'
 E.HEAD_REST = '^ (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$'
-E.LIFE_TEXT = '^(%a) [pgx] (%S+) (%S) (%x+) (%S+) (%S+) (%x+) (%x+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%x+) (%x+) (%S+)'
+E.LIFE_TEXT = '^(%a) [pgnx] (%S+) (%S) (%x+) (%S+) (%S+) (%x+) (%x+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) (%x+) (%x+) (%S+)'
   .. ' (%x+) (%S+) (%S+) (%S+) (%S) (.*)$'
 E.SHORT_LIFE = '^(%a [px] %S+ %S (%x+) %S+ %S+ (%x+) %x+ %d+) %* (%x+) (.*)$'
 E.NO_TOKEN = '----------------'
@@ -223,11 +223,11 @@ end
 function E.life_text(j)
   local active = j.state == 'a'
   local mark = 'x'
-  if active and not j.cancel and not j.last_token and not j.run then
-    if j.flags == 'g' then
+  if active and not j.cancel and not j.last_token then
+    if j.flags == 'g' and not j.run then
       mark = 'g'
     elseif j.flags == '-' and j.group == (E.queue(j.queue) or {}).plain then
-      mark = 'p'
+      mark = j.run and 'n' or 'p'
     end
   end
   local time = j.finished
@@ -324,7 +324,5 @@ function E.flush()
     call('HSET', META, 'seq', E.int(E.counters[1]), 'queue', E.counters[2], 'lane', E.counters[3], 'group', E.int(E.counters[4]), 'feed',
       E.int(E.counters[5]), 'events', E.int(E.counters[6]))
   end
-  for key in pairs(E.zsets) do E.settle(key) end
-  for key in pairs(E.hashes) do E.settle_hash(key) end
-  E.flush_trims()
+  E.settle_all()
 end

@@ -66,7 +66,8 @@ function E.lease_from(out, lane_id, group_id, plain_id)
     local lane_hex, token = fmt('%x', lane_id), out.claim.token
     out.lane = lane_id
     out.head = '1 ' .. out.queue_hex .. ' ' .. lane_hex .. ' '
-    out.plain, out.named, out.other = 'a p ' .. token .. ' - ', 'a g ' .. token .. ' - ', 'a x ' .. token .. ' - '
+    out.plain, out.named, out.node, out.other =
+      'a p ' .. token .. ' - ', 'a g ' .. token .. ' - ', 'a n ' .. token .. ' - ', 'a x ' .. token .. ' - '
     out.middle = out.times .. lane_hex .. ' 1 '
   end
   local plain = group_id == plain_id
@@ -107,7 +108,9 @@ function E.lease_some(out, i, to, ids, members, lives, records)
     if rest == '' and out.flags == '-' then
       sets[2 * k] = out.usual .. row .. middle .. short
     else
-      sets[2 * k] = (flags == out.flags and out.usual or out.other) .. row .. middle .. attempts .. ' 0 ' .. stalls .. ' 0 0 '
+      local head = out.other
+      if flags == out.flags then head = out.usual elseif out.flags == '-' and sub(flags, 1, 2) == '-@' then head = out.node end
+      sets[2 * k] = head .. row .. middle .. attempts .. ' 0 ' .. stalls .. ' 0 0 '
         .. sub(member, at, at + 15) .. whole .. flags .. last
     end
     sets[2 * k - 1] = id
@@ -120,7 +123,7 @@ end
 local NOW15 = E.time15(now)
 -- What a report makes of active jobs of a queue that have succeeded: the same, and the runs in which they came.
 function E.new_ended(queue_id)
-  return { queue = queue_id, n = 0, ran = 0, leases = {}, ended = {}, sets = {}, ids = {}, runs = {}, seen = {} }
+  return { queue = queue_id, n = 0, ran = 0, leases = {}, ended = {}, sets = {}, ids = {}, runs = {}, seen = {}, told = {}, words = {} }
 end
 -- A run: jobs of one lane, in one attempt, under one token. Nil when a life cannot be read that far.
 function E.run_of(token, life)
@@ -129,7 +132,7 @@ function E.run_of(token, life)
   local queue_id = tonumber(queue_hex, 16)
   return {
     queue = queue_id, where = where, where_to = 68 + #where, token = token, attempt = attempt, p = 'a p ' .. token .. ' -',
-    g = 'a g ' .. token .. ' -', entry = E.enc(queue_id) .. 'S0' .. E.hex12(max(now, 0)), lane = E.enc(tonumber(lane_hex, 16)),
+    g = 'a g ' .. token .. ' -', n = 'a n ' .. token .. ' -', entry = E.enc(queue_id) .. 'S0' .. E.hex12(max(now, 0)), lane = E.enc(tonumber(lane_hex, 16)),
     first = 'S x ' .. token .. ' S ',
   }
 end
@@ -139,7 +142,7 @@ function E.add_run(out, run)
   out.runs[#out.runs + 1] = run
 end
 -- Ends jobs of the last run, beginning with the `i`-th outcome; answers where it has stopped: at the first that is not of this
--- run, or not a mere success. `mark` is `p` for jobs without anything special, `g` for those of named groups.
+-- run, or not a mere success. `mark` is `p` for jobs without anything special, `g` for those of named groups, `n` for those of graphs.
 function E.end_some(out, run, mark, i, outcomes, lives)
   local head, token, where, where_to, first, entry, lane = run[mark], run.token, run.where, run.where_to, run.first, run.entry, run.lane
   local ids, tokens, kinds = outcomes.ids, outcomes.tokens, outcomes.kinds
@@ -153,6 +156,12 @@ function E.end_some(out, run, mark, i, outcomes, lives)
     local row, claimed_at = sub(life, 24, 35), sub(life, 36, 52)
     if claimed_at ~= moment then
       moment, took = claimed_at, max(now - (tonumber(claimed_at) or now), 0)
+    end
+    if mark == 'n' then
+      local told = match(life, ' %-@(%S+) ', where_to)
+      if not told then break end
+      local k = #out.told + 1
+      out.told[k], out.words[k] = told, 'j ' .. id .. ' S ' .. run.attempt .. ' ' .. E.int(tonumber(claimed_at) or 0) .. ' ' .. E.int(now) .. '\n-\n'
     end
     local ended = first .. row .. claimed_at .. NOW15 .. sub(life, 68)
     i, n, seen[id] = i + 1, n + 1, ended

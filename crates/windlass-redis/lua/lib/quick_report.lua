@@ -14,7 +14,7 @@ local function end_all(outcomes)
     if not run or out and out.queue ~= run.queue then return nil end
     out = out or E.new_ended(run.queue)
     E.add_run(out, run)
-    local reached = E.end_some(out, run, 'p', i, outcomes, lives)
+    local reached = E.end_some(out, run, sub(lives[i], 3, 3) == 'n' and 'n' or 'p', i, outcomes, lives)
     if reached == i then return nil end
     i = reached
   end
@@ -110,6 +110,11 @@ local function write(q, ended, leased, meta, worker, claim)
     memos[1], memos[2] = 'r' .. worker, E.int(now) .. concat(told)
     E.many('HSET', LIFE, ended.sets)
     E.zadd(E.ENDED, ended.ended)
+    if #ended.told > 0 then
+      with_runs()
+      E.tell_runs(ended.told, ended.words)
+      E.flush_runs()
+    end
   end
   if leased then
     local ids = concat(leased.ids, ',')
@@ -131,6 +136,7 @@ local function write(q, ended, leased, meta, worker, claim)
     counts[7], counts[8] = 'l' .. l.id, q.id .. ' ' .. l.ready .. ' ' .. l.jobs .. ' ' .. l.head
     if q.s_ready > 0 then groups[3], groups[4] = 's' .. l.id .. ':' .. q.plain, q.s_ready .. ' ' .. q.s_vtime end
   end
+  if E.counters_dirty then counts[#counts + 1], counts[#counts + 2] = 'seq', E.int(E.counters[E.SEQ]) end
   call('HSET', META, unpack(counts))
   call('HSET', E.GROUPS, unpack(groups))
   call('HSET', E.CLAIMS, unpack(memos))
@@ -142,6 +148,7 @@ local function write(q, ended, leased, meta, worker, claim)
   call('HSET', E.MINUTES, q.minute_field, concat(m, ' '))
   E.add_feed(cursor, total, done + got, q.id .. ' ' .. q.name, concat(lines))
   if ended then E.many('ZREM', E.LEASES, ended.leases) end
+  if ended and #ended.told > 0 then E.settle_all() end
   if leased then
     call('ZREMRANGEBYLEX', READY, '[' .. leased.gone[1], '[' .. leased.gone[got])
     if q.s_ready == 0 then
@@ -183,5 +190,6 @@ function E.report_quick(claim, outcomes)
     claim.next_at = q.next_at < math.huge and E.int(q.next_at) or '-'
   end
   if ended then E.tell_watchers(ended.ids) end
+  if ended and #ended.told > 0 then E.ring_for_runs() end
   return claim and E.claimed(claim, answer) or answer
 end

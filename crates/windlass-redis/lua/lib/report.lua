@@ -57,6 +57,7 @@ local function end_runs()
   local lines, pieces = E.told_of(o)
   E.note_lines(concat(lines), o.queue, o.n)
   E.ended_runs[#E.ended_runs + 1] = o.ids
+  E.tell_runs(o.told, o.words)
   told[#told + 1] = concat(pieces)
 end
 
@@ -69,7 +70,7 @@ end
 local function complete_plain(i, outcomes, lives, groups)
   local ids, life = outcomes.ids, lives[i]
   local mark = life and sub(life, 3, 3)
-  if mark ~= 'p' and mark ~= 'g' then return i end
+  if mark ~= 'p' and mark ~= 'g' and mark ~= 'n' then return i end
   local reached = run and E.end_some(out, run, mark, i, outcomes, lives)
   if not reached or reached == i then
     local another = E.run_of(outcomes.tokens[i], life)

@@ -5,19 +5,19 @@
 --                        `next` are the numbers of the oldest and of the next item of its inbox, `last` is the token of the last
 --                        commit that let go of it. seq, ready and the hashes are hexadecimal, other numbers and times decimal
 --                <id>:d  its definition; <id>:i its input
--- INBOX          <seq><number><item>    an item: `j job state attempt claimed at`, a line with `-` or `+` and an error, outputs as
+-- INBOX          <seq>:<number>         an item: `j job state attempt claimed at`, a line with `-` or `+` and an error, outputs as
 --                                       JSON; or `m at`, line end, message
--- HISTORY        <seq><number><entry>
+-- HISTORY        <seq>:<number>         an entry
 -- RUN_READY      <kind>\n<place><id>    has something to do, and nobody holds it
 -- RUN_WAKE       <id>                   when its lease ends or its time comes
 -- RUN_LIST       *<seq><id>             all; and <state><seq><id>
 -- RUN_REMOVABLE  <id>                   when it goes
 --
--- States: R running, S succeeded, F failed, C cancelled. Numbers of sequences, items and entries have twelve digits.
+-- States: R running, S succeeded, F failed, C cancelled. Numbers of sequences have twelve digits, those of items and entries are decimal.
 
 local TEXT = '^1 (%x+) ([RSFC]) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (%-?%d+) (%-?%d+) (%S+) (%d+) (%x+) (%x+)\n([^\n]+)\n'
   .. '([^\n]*)\n([^\n]*)\n([%-+][^\n]*)\n([^\n]*)$'
-E.run_cache, E.dirty_runs, E.rung_runs, E.trims, E.binned = {}, {}, {}, {}, {}
+E.run_cache, E.dirty_runs, E.rung_runs, E.binned = {}, {}, {}, {}
 
 -- A time or nothing: whether it can be read.
 local function is_time(text)
@@ -127,19 +127,28 @@ function E.wake_runs(most)
   return woken, #ids
 end
 
--- Takes entries out of an index at the end of the step, from a text up to before another one.
-function E.trim(key, from, to)
-  local trims = E.trims[key]
-  if not trims then
-    trims = {}
-    E.trims[key] = trims
+-- The name of an item or of an entry.
+local function numbered(r, number)
+  return r.seq .. ':' .. E.int(number)
+end
+E.numbered = numbered
+-- More than so many items or entries go to the bin, and then bit by bit.
+local AT_ONCE = 1000
+-- Forgets items or entries of a run, from one up to before another. What has more than anybody could have written is damaged, and is
+-- looked for one by one.
+local function forget_numbered(key, bin, r, from, to)
+  if to - from <= AT_ONCE then
+    for n = from, to - 1 do E.hput(key, numbered(r, n), false) end
+  elseif to - from <= 1e7 then
+    E.binned[#E.binned + 1] = bin .. ' ' .. r.seq .. ' ' .. E.int(from) .. ' ' .. E.int(to)
+  else
+    E.binned[#E.binned + 1] = bin .. '* ' .. r.seq .. ' ' .. E.int(to) .. ' 0'
   end
-  trims[#trims + 1] = { from, to }
 end
 -- The items before this one were handled.
 function E.trim_inbox(r, upto)
   if upto <= r.first then return end
-  E.trim(E.INBOX, '[' .. r.seq .. E.hex12(r.first), '(' .. r.seq .. E.hex12(upto))
+  forget_numbered(E.INBOX, 'i', r, r.first, upto)
   r.first = upto
 end
 
@@ -161,9 +170,23 @@ function E.put_run(r)
 end
 -- Puts an item into the inbox.
 function E.deliver(r, item)
-  E.zput(E.INBOX, r.seq .. E.hex12(r.following) .. item, 0)
+  E.hput(E.INBOX, numbered(r, r.following), item)
   r.following = r.following + 1
   E.put_run(r)
+end
+
+-- Puts words into the inboxes of runs, one each. A run that has ended, or is gone, or cannot be read has no use for it.
+function E.tell_runs(ids, words)
+  E.know_runs(ids)
+  for i, id in ipairs(ids) do
+    local r = E.run_cache[id]
+    if r and not r.broken and r.state == 'R' then E.deliver(r, words[i]) end
+  end
+end
+-- Wakes engines for the runs that got something to do.
+function E.ring_for_runs()
+  if not next(E.rung_runs) or call('ZCARD', E.BELLS) == 0 then return end
+  for kind, count in pairs(E.rung_runs) do E.wake_some('\n' .. kind .. '\n', 'runs\n', min(count, 8)) end
 end
 
 -- What went wrong last with a failed job.
@@ -176,21 +199,16 @@ local function last_error(j)
 end
 -- Tells the run of a job that the job has ended, or is gone before it could (nil).
 function E.tell_run(j, state)
-  local r = E.run(j.run)
-  -- It has ended, or is gone, or cannot be read: nobody wants to know.
-  if not r or r.broken or r.state ~= 'R' then return end
   local why, outputs = '-', ''
   if state == 'F' then
     why = last_error(j)
   elseif state == 'S' and E.has_flag(j, 'x') then
     outputs = match(E.extra_now(j, ':r') or '', '^[^\n]*')
   end
-  E.deliver(r, 'j ' .. j.id .. ' ' .. (state or '-') .. ' ' .. j.attempt .. ' ' .. or_dash(j.claimed) .. ' ' .. E.int(now) .. '\n' .. why
-    .. '\n' .. outputs)
+  E.tell_runs({ j.run }, { 'j ' .. j.id .. ' ' .. (state or '-') .. ' ' .. j.attempt .. ' ' .. or_dash(j.claimed) .. ' ' .. E.int(now) .. '\n' .. why
+    .. '\n' .. outputs })
 end
 
--- Histories with more entries go to the bin, and then bit by bit.
-local HISTORY_AT_ONCE = 1000
 -- Forgets a run with everything that is its own. One that cannot be read may stand anywhere.
 function E.forget_run(r)
   for _, part in ipairs({ '', ':d', ':i' }) do E.hput(E.RUNS, r.id .. part, false) end
@@ -201,12 +219,9 @@ function E.forget_run(r)
     for _, list in ipairs(r.broken and { '*', 'R', 'S', 'F', 'C' } or { '*', r.at_state }) do
       E.zput(E.RUN_LIST, list .. r.seq .. r.id, false)
     end
-    E.trim(E.INBOX, '[' .. r.seq, E.after_all(r.seq))
-    if r.broken or r.history > HISTORY_AT_ONCE then
-      E.binned[#E.binned + 1] = 'h ' .. r.seq .. ' 0'
-    elseif r.history > 0 then
-      E.trim(E.HISTORY, '[' .. r.seq, E.after_all(r.seq))
-    end
+    -- Of one that cannot be read nobody knows how much there is.
+    forget_numbered(E.INBOX, 'i', r, r.first or 0, r.following or 1e15)
+    forget_numbered(E.HISTORY, 'h', r, 0, r.history or 1e15)
   end
   E.run_cache[r.id], E.dirty_runs[r.id] = false, nil
   E.note_json('run ' .. r.id .. ' - ' .. (r.broken and '0' or E.int(r.history)))
@@ -233,16 +248,6 @@ function E.flush_runs()
     put_places(r)
   end
   E.dirty_runs = {}
-end
--- What was handled goes last.
-function E.flush_trims()
   if #E.binned > 0 then E.many('RPUSH', E.TRASH, E.binned) end
   E.binned = {}
-  for key, trims in pairs(E.trims) do
-    -- While a slot moves, a key that a script has emptied is a key that it may not touch again.
-    if #trims > 1 then call('ZADD', key, 0, '~') end
-    for _, trim in ipairs(trims) do call('ZREMRANGEBYLEX', key, trim[1], trim[2]) end
-    if #trims > 1 then call('ZREM', key, '~') end
-  end
-  E.trims = {}
 end

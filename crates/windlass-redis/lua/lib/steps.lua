@@ -77,7 +77,7 @@ function E.make_step(r, s, settle)
   for _, job in ipairs(s.jobs) do E.enqueue_one(job) end
   for _, message in ipairs(s.messages) do E.send_to_run(message[1], message[2], message[3]) end
   -- Only now: whatever was cancelled has left word in the inbox.
-  for k = 1, s.history do E.zput(E.HISTORY, r.seq .. E.hex12(r.history + k - 1) .. ARGV[s.history_at + k], 0) end
+  for k = 1, s.history do E.hput(E.HISTORY, E.numbered(r, r.history + k - 1), ARGV[s.history_at + k]) end
   r.history = r.history + s.history
   r.state, r.stuck, r.summary, r.wake = s.state, s.stuck, s.summary, wake_time(s.wake)
   if settle then settle() end

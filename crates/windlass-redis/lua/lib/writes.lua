@@ -104,6 +104,11 @@ function E.settle_hash(key)
   if n > 0 then E.many('HSET', key, sets) end
   if m > 0 then E.many('HDEL', key, gone) end
 end
+-- Writes all that waits for sorted sets and hashes.
+function E.settle_all()
+  for key in pairs(E.zsets) do E.settle(key) end
+  for key in pairs(E.hashes) do E.settle_hash(key) end
+end
 -- A range by text; writes what waits for it first.
 function E.lex(key, from, to, limit)
   if E.zsets[key] or E.late[key] then E.settle(key) end

@@ -55,8 +55,8 @@ fn length_of(name: &str) -> &'static str {
         "feed" => "XLEN",
         "trash" => "LLEN",
         "ready" | "ring" | "bells" | "scheduled" | "wake" | "leases" | "ended" | "removable" | "cancelling"
-        | "dedup_until" | "group_names" | "parked" | "ticks" | "inbox" | "run_ready" | "run_wake" | "history"
-        | "run_list" | "run_removable" => "ZCARD",
+        | "dedup_until" | "group_names" | "parked" | "ticks" | "run_ready" | "run_wake" | "run_list"
+        | "run_removable" => "ZCARD",
         _ => "HLEN",
     }
 }

@@ -23,7 +23,7 @@ const RUNS_MAX: u32 = 256;
 /// How long a run is held while it is thought about.
 const LEASE_MS: u64 = 10_000;
 /// Entries of a history that are read at once.
-const ENTRIES_READ: u32 = 10_000;
+const ENTRIES_READ: u64 = 10_000;
 /// How long to go without a look, in case a wake-up gets lost.
 const POLL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -258,11 +258,11 @@ impl Engine {
             match self.cache.take(run) {
                 Some(mind) if mind.history_len == claimed.history_len => drop(minds.insert(run, Ok(mind))),
                 Some(mind) if mind.history_len < claimed.history_len => {
-                    reads.push((read(run, mind.history_len), claimed, Some(mind)));
+                    reads.push((read(claimed, mind.history_len), claimed, Some(mind)));
                 }
                 _ => {
                     let definition = self.cache.graph(claimed.definition_hash).is_none();
-                    reads.push((RunRead { definition, input: true, ..read(run, 0) }, claimed, None));
+                    reads.push((RunRead { definition, input: true, ..read(claimed, 0) }, claimed, None));
                 }
             }
         }
@@ -312,7 +312,7 @@ impl Engine {
             if mind.history_len >= claimed.history_len || entries.is_empty() {
                 return Ok(mind);
             }
-            let more = self.store.read_runs(vec![read(run, mind.history_len)]).await?.pop().flatten();
+            let more = self.store.read_runs(vec![read(claimed, mind.history_len)]).await?.pop().flatten();
             entries = more.map(|view| view.history).unwrap_or_default();
         }
     }
@@ -324,8 +324,11 @@ impl Engine {
     }
 }
 
-fn read(run: RunId, history_from: u64) -> RunRead {
-    RunRead { history_from, history_max: ENTRIES_READ, ..RunRead::brief(run) }
+/// The next part of a history.
+fn read(claimed: &ClaimedRun, history_from: u64) -> RunRead {
+    let left = claimed.history_len.saturating_sub(history_from).min(ENTRIES_READ);
+    let history_max = u32::try_from(left).unwrap_or(u32::MAX);
+    RunRead { history_from, history_max, ..RunRead::brief(claimed.lease.run) }
 }
 
 fn commit(claimed: &ClaimedRun, history_len: u64, step: RunStep) -> RunCommit {

@@ -11,7 +11,7 @@ use crate::scripts::AT;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steps::{Told, message_flags, refused};
-use text::{Record, behind_numbers, digits, item, state, state_letter, view};
+use text::{Record, digits, item, state, state_letter, view};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
@@ -223,7 +223,7 @@ fn run_view(read: &RunRead, items: &mut Items) -> Result<Option<RunView>> {
     let Some(record) = record else { return Ok(None) };
     let mut history = Vec::with_capacity(entries.left());
     while entries.left() > 0 {
-        history.push(behind_numbers(&entries.bytes()?));
+        history.push(entries.bytes()?);
     }
     Ok(Some(RunView { run: view(read.run, Some(&record), broken)?, definition, input, history }))
 }

@@ -9,9 +9,6 @@ use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{JobEnd, Run, RunItem, RunState};
 use windlass_core::time::Timestamp;
 
-/// Digits of a number within a member of an index.
-const DIGITS: usize = 12;
-
 const STATES: [(RunState, &str); 4] =
     [(RunState::Running, "R"), (RunState::Succeeded, "S"), (RunState::Failed, "F"), (RunState::Cancelled, "C")];
 
@@ -24,7 +21,7 @@ pub(super) fn state_letter(state: RunState) -> &'static str {
     STATES.iter().find(|(known, _)| *known == state).map_or("R", |(_, letter)| letter)
 }
 
-/// The number before an entry or an item, in digits that sort.
+/// The place of a run among all, in digits that sort.
 pub(super) fn digits(number: u64) -> String {
     format!("{number:012x}")
 }
@@ -135,15 +132,9 @@ fn damaged(id: RunId, what: String) -> Result<Run> {
     })
 }
 
-/// What stands behind the two numbers of a member.
-pub(super) fn behind_numbers(member: &Bytes) -> Bytes {
-    member.slice((2 * DIGITS).min(member.len())..)
-}
-
 /// An item of an inbox; nothing for one that cannot be read.
-pub(super) fn item(member: &Bytes) -> Option<RunItem> {
-    let stored = behind_numbers(member);
-    let (head, rest) = text(&stored).ok()?.split_once('\n')?;
+pub(super) fn item(stored: &Bytes) -> Option<RunItem> {
+    let (head, rest) = text(stored).ok()?.split_once('\n')?;
     let parts: Vec<&str> = head.split(' ').collect();
     match parts[..] {
         ["m", at] => Some(RunItem::Message { at: time(at).ok()?, body: rest.to_owned() }),
@@ -201,10 +192,10 @@ mod tests {
 
     #[test]
     fn an_item_that_cannot_be_read_is_left_out() {
-        let member = |item: &str| Bytes::from(format!("{}{}{item}", digits(1), digits(2)));
-        assert!(item(&member("m 17\nhello\nyou")).is_some());
+        let stored = |item: &str| Bytes::from(item.to_owned());
+        assert!(item(&stored("m 17\nhello\nyou")).is_some());
         for bad in ["", "m", "m x\nhello", "j 0 S 1 - 5\n-\n", "k 17\n"] {
-            assert_eq!(item(&member(bad)), None, "{bad}");
+            assert_eq!(item(&stored(bad)), None, "{bad}");
         }
     }
 }
