@@ -47,7 +47,9 @@ local function hold(r)
   r.token, r.engine, r.expires, r.ready = token, engine, now + lease_ms, nil
   E.touch_run(r)
   local n = #answer
-  answer[n + 1], answer[n + 2] = r.id, E.run_text(r)
+  -- Nothing changes it any more in this step.
+  r.text = E.run_text(r)
+  answer[n + 1], answer[n + 2] = r.id, r.text
   answer[n + 3] = E.int(r.expires) .. ' ' .. E.int(r.upto) .. ' ' .. (r.wake and r.wake <= now and 1 or 0)
   answer[n + 4] = r.items
   count = count + 1

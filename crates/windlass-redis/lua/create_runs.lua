@@ -22,7 +22,7 @@ local function create(run)
   local refused = E.step_refusal(run.step)
   if refused then return refused end
   local r = {
-    id = run.id, seq = E.hex12(E.bump(E.SEQ)), state = 'R', history = 0, first = 0, following = 0, last = '-', created = now, changed = now,
+    id = run.id, seq = E.hex12(E.bump(E.SEQ)), state = 'R', history = 0, first = 0, following = 0, last = '-', created = E.int(now), changed = E.int(now),
     keep = run.keep, definition = run.definition, fingerprint = run.fingerprint, kind = run.kind, engine = '', name = run.name,
     stuck = '-', summary = '', told_history = 0, told_state = 'R', told_stuck = '-',
   }

@@ -50,9 +50,14 @@ function E.num()
   return tonumber(ARGV[E.at])
 end
 -- Whole numbers as text: Lua itself writes 15 digits as 1e+15.
+local ints = {}
 function E.int(n)
-  if n < 1e14 then return n .. '' end
-  return fmt('%.0f', n)
+  local text = ints[n]
+  if not text then
+    text = n < 1e14 and n .. '' or fmt('%.0f', n)
+    ints[n] = text
+  end
+  return text
 end
 -- A number whose text sorts like the number: its length, then its digits.
 local encs = {}

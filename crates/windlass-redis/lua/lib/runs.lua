@@ -15,17 +15,10 @@
 --
 -- States: R running, S succeeded, F failed, C cancelled. Numbers of sequences have twelve digits, those of items and entries are decimal.
 
-local TEXT = '^1 (%x+) ([RSFC]) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (%-?%d+) (%-?%d+) (%S+) (%d+) (%x+) (%x+)\n([^\n]+)\n'
-  .. '([^\n]*)\n([^\n]*)\n([%-+][^\n]*)\n([^\n]*)$'
+local TEXT = '^1 (%x+) ([RSFC]) (%d+) (%d+) (%d+) ([%x%-]+) (%-?%d*) ([%x%-]+) ([%x%-]+) (%-?%d*) (%-?%d+) (%-?%d+) (%-?%d*) (%d+) (%x+) (%x+)\n'
+  .. '([^\n]+)\n([^\n]*)\n([^\n]*)\n([%-+][^\n]*)\n([^\n]*)$'
+local NOW = E.int(now)
 E.run_cache, E.dirty_runs, E.rung_runs, E.binned = {}, {}, {}, {}
-
--- A time or nothing: whether it can be read.
-local function is_time(text)
-  return text == '-' or #text <= 16 and match(text, '^%-?%d+$') ~= nil
-end
-local function is_token(text)
-  return text == '-' or #text == 16 and match(text, '^[0-9a-f]+$') ~= nil
-end
 
 -- True when nobody advances it: it has ended, or it is stuck.
 function E.run_rests(r)
@@ -56,19 +49,22 @@ end
 local function read_run(id, text)
   local seq, state, history, first, following, token, expires, last, ready, wake, created, changed, finished, keep, definition, fingerprint,
     kind, engine, name, stuck, summary = match(text, TEXT)
-  if not seq or #seq ~= 12 or not match(id, '^r%d+%-[0-9a-z]+$') or not (E.upto(1e14, history) and E.upto(1e14, first) and E.upto(1e14, following))
-    or tonumber(first) > tonumber(following) or not is_token(token) or not is_token(last) or (token == '-') ~= (expires == '-')
-    or not (is_time(expires) and is_time(wake) and is_time(created) and is_time(changed) and is_time(finished))
-    or (state == 'R') ~= (finished == '-') or ready ~= '-' and (#ready ~= 12 or not match(ready, '^%x+$')) or #definition ~= 32
-    or #fingerprint ~= 16 or #keep > 20 then
-    return { id = id, broken = true, seq = match(text, '^1 (%x%x%x%x%x%x%x%x%x%x%x%x) ') }
-  end
-  local r = {
+  local broken = not seq or #seq ~= 12 or #history > 14 or #first > 14 or #following > 14 or not match(id, '^r%d+%-[0-9a-z]+$')
+    or #expires > 16 or #wake > 16 or #created > 16 or #changed > 16 or #finished > 16 or #keep > 20
+    or token ~= '-' and #token ~= 16 or last ~= '-' and #last ~= 16 or ready ~= '-' and #ready ~= 12
+    or (token == '-') ~= (expires == '-') or (state == 'R') ~= (finished == '-') or #definition ~= 32 or #fingerprint ~= 16
+  local r = not broken and {
     id = id, seq = seq, state = state, history = tonumber(history), first = tonumber(first), following = tonumber(following),
-    token = token ~= '-' and token or nil, expires = E.opt(expires), last = last, ready = ready ~= '-' and ready or nil,
-    wake = E.opt(wake), created = tonumber(created), changed = tonumber(changed), finished = E.opt(finished), keep = keep,
+    token = token ~= '-' and token or nil, expires = tonumber(expires), last = last, ready = ready ~= '-' and ready or nil,
+    wake = tonumber(wake), created = created, changed = changed, finished = tonumber(finished), keep = keep,
     definition = definition, fingerprint = fingerprint, kind = kind, engine = engine, name = name, stuck = stuck, summary = summary,
   }
+  local marks = r and token .. ' ' .. last .. ' ' .. ready
+  -- A `-` within a number or a token is none.
+  if not r or r.first > r.following or expires ~= '-' and not r.expires or wake ~= '-' and not r.wake or finished ~= '-' and not r.finished
+    or match(marks, '[%x%-]%-') or match(marks, '%-%x') then
+    return { id = id, broken = true, seq = match(text, '^1 (%x%x%x%x%x%x%x%x%x%x%x%x) ') }
+  end
   note_places(r)
   note_told(r)
   return r
@@ -78,8 +74,8 @@ local function or_dash(time)
 end
 function E.run_text(r)
   return concat({ '1', r.seq, r.state, E.int(r.history), E.int(r.first), E.int(r.following), r.token or '-', or_dash(r.token and r.expires),
-    r.last, r.ready or '-', or_dash(r.wake), E.int(r.created), E.int(r.changed), or_dash(r.finished), r.keep, r.definition, r.fingerprint },
-    ' ') .. '\n' .. concat({ r.kind, r.token and r.engine or '', r.name, r.stuck, r.summary }, '\n')
+    r.last, r.ready or '-', or_dash(r.wake), r.created, r.changed, or_dash(r.finished), r.keep, r.definition, r.fingerprint }, ' ')
+    .. '\n' .. r.kind .. '\n' .. (r.token and r.engine or '') .. '\n' .. r.name .. '\n' .. r.stuck .. '\n' .. r.summary
 end
 
 -- Loads runs together.
@@ -154,7 +150,7 @@ end
 
 -- A run has changed: gives it its place among those that have something to do, and tells of it.
 function E.put_run(r)
-  r.changed = now
+  r.changed = NOW
   local due = r.wake and r.wake <= now
   if r.token or E.run_rests(r) or not (r.first < r.following or due) then
     r.ready = nil
@@ -244,7 +240,7 @@ end
 -- Writes the runs that have changed, with the rest of the step.
 function E.flush_runs()
   for id, r in pairs(E.dirty_runs) do
-    E.hput(E.RUNS, id, E.run_text(r))
+    E.hput(E.RUNS, id, r.text or E.run_text(r))
     put_places(r)
   end
   E.dirty_runs = {}

@@ -13,7 +13,6 @@ use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
     ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor,
-    WorkMark,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -71,40 +70,59 @@ impl Engine {
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         let mut failing = false;
+        let mut claimed = self.claim(None).await;
         loop {
-            let rest = match self.round(None).await {
-                Ok(round) if round.claimed > 0 => None,
-                Ok(round) => Some((round.mark, round.rest(self.poll))),
-                Err(error) if error.is_retryable() => {
-                    if !failing {
-                        tracing::warn!(%error, "runs cannot be advanced; it is tried again");
+            let stopped = futures::poll!(&mut stop).is_ready();
+            let found = match claimed {
+                Ok(found) if !found.runs.is_empty() => {
+                    // Whoever is to stop takes nothing more upon itself.
+                    let (advanced, next) = self.advance_all(found, !stopped).await;
+                    match (advanced, next) {
+                        (Ok(()), Some(next)) => {
+                            failing = false;
+                            claimed = next;
+                            continue;
+                        }
+                        // What was claimed meanwhile must not wait for its lease.
+                        (Err(_), Some(Ok(next))) if !next.runs.is_empty() => {
+                            claimed = Ok(next);
+                            continue;
+                        }
+                        (Err(error), _) => Err(error),
+                        (Ok(()), None) => return,
                     }
-                    failing = true;
-                    Some((WorkMark::default(), self.poll))
                 }
-                Err(error) => {
-                    tracing::error!(%error, "runs cannot be advanced");
-                    Some((WorkMark::default(), self.poll * 10))
-                }
+                found => found,
             };
-            let rested = async {
-                match rest {
-                    None => tokio::task::yield_now().await,
-                    Some((mark, time)) if !failing => {
-                        // Whatever it says, the next look tells.
-                        let _ = tokio::time::timeout(time, self.store.wait(WaitFor::Runs(mark))).await;
-                    }
-                    Some((_, time)) => {
+            if stopped {
+                return;
+            }
+            let rest = async {
+                match found {
+                    Ok(nothing) => {
                         failing = false;
-                        tokio::time::sleep(time).await;
+                        let time = rest(&nothing, self.poll);
+                        // Whatever it says, the next look tells.
+                        drop(tokio::time::timeout(time, self.store.wait(WaitFor::Runs(nothing.mark))).await);
+                    }
+                    Err(error) if error.is_retryable() => {
+                        if !std::mem::replace(&mut failing, true) {
+                            tracing::warn!(%error, "runs cannot be advanced; it is tried again");
+                        }
+                        tokio::time::sleep(self.poll).await;
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "runs cannot be advanced");
+                        tokio::time::sleep(self.poll * 10).await;
                     }
                 }
             };
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                () = rested => {}
+                () = rest => {}
             }
+            claimed = self.claim(None).await;
         }
     }
 
@@ -112,7 +130,7 @@ impl Engine {
     pub async fn settle(&mut self) -> Result<usize> {
         let mut steps = 0;
         loop {
-            match self.round(None).await?.claimed {
+            match self.round(None).await? {
                 0 => return Ok(steps),
                 claimed => steps += claimed,
             }
@@ -121,49 +139,62 @@ impl Engine {
 
     /// Advances one run, if nobody else is about it.
     pub(super) async fn advance(&mut self, run: RunId) -> Result<bool> {
-        Ok(self.round(Some(run)).await?.claimed > 0)
+        Ok(self.round(Some(run)).await? > 0)
     }
 
-    async fn round(&mut self, run: Option<RunId>) -> Result<Round> {
-        let claim = RunClaim {
-            engine: self.id.clone(),
-            kinds: vec![graph_kind()?],
-            run,
-            max: RUNS_MAX,
-            lease_ms: self.lease_ms,
-        };
-        let RunsClaimed { runs, now, next_at, mark } = self.store.claim_runs(claim).await?;
-        let round = Round { claimed: runs.len(), now, next_at, mark };
-        if !runs.is_empty() {
-            self.advance_all(runs, now).await?;
+    async fn round(&mut self, run: Option<RunId>) -> Result<usize> {
+        let found = self.claim(run).await?;
+        let claimed = found.runs.len();
+        if claimed > 0 {
+            self.advance_all(found, false).await.0?;
         }
-        Ok(round)
+        Ok(claimed)
     }
 
-    async fn advance_all(&mut self, runs: Vec<ClaimedRun>, now: Timestamp) -> Result<()> {
-        let mut minds = self.minds(&runs).await?;
-        let (mut commits, mut thinkers) = (Vec::new(), Vec::new());
-        let mut long = Vec::new();
-        for claimed in runs {
+    async fn claim(&self, run: Option<RunId>) -> Result<RunsClaimed> {
+        let kinds = vec![graph_kind()?];
+        let claim = RunClaim { engine: self.id.clone(), kinds, run, max: RUNS_MAX, lease_ms: self.lease_ms };
+        self.store.claim_runs(claim).await
+    }
+
+    /// Advances runs; what was claimed while the store was busy with that, if more is wanted.
+    async fn advance_all(&mut self, found: RunsClaimed, more: bool) -> (Result<()>, Option<Result<RunsClaimed>>) {
+        let work = match self.think_all(found).await {
+            Ok(work) => work,
+            Err(error) => return (Err(error), None),
+        };
+        let next = async { if more { Some(self.claim(None).await) } else { None } };
+        // The claim goes behind the commits: it finds what has come to these runs meanwhile.
+        let (answers, next) = tokio::join!(self.commit_all(&work.commits), next);
+        (self.take_all_in(work, answers).await, next)
+    }
+
+    async fn think_all(&mut self, found: RunsClaimed) -> Result<Work> {
+        let mut minds = self.minds(&found.runs).await?;
+        let mut work = Work::default();
+        for claimed in found.runs {
             let mind = minds.remove(&claimed.lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there")));
-            match self.think(&claimed, mind, now).await {
+            match self.think(&claimed, mind, found.now).await {
                 Ok((mind, mut steps)) if steps.len() == 1 => {
-                    commits.extend(steps.pop().map(|step| commit(&claimed, claimed.history_len, step)));
-                    thinkers.push(Some(mind));
+                    work.commits.extend(steps.pop().map(|step| commit(&claimed, claimed.history_len, step)));
+                    work.thinkers.push(Some(mind));
                 }
-                Ok((mind, steps)) => long.push((claimed, mind, steps)),
+                Ok((mind, steps)) => work.long.push((claimed, mind, steps)),
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
-                    commits.push(stuck(claimed.lease, claimed.history_len, &error));
-                    thinkers.push(None);
+                    work.commits.push(stuck(claimed.lease, claimed.history_len, &error));
+                    work.thinkers.push(None);
                 }
             }
         }
-        let answers = self.commit_all(&commits).await?;
-        for ((made, mind), answer) in commits.iter().zip(thinkers).zip(answers) {
+        Ok(work)
+    }
+
+    async fn take_all_in(&mut self, work: Work, answers: Result<Vec<Result<RunCommitted>>>) -> Result<()> {
+        for ((made, mind), answer) in work.commits.iter().zip(work.thinkers).zip(answers?) {
             self.take_in(made, mind, answer).await;
         }
-        for (claimed, mind, steps) in long {
+        for (claimed, mind, steps) in work.long {
             self.commit_in_turn(&claimed, mind, steps).await?;
         }
         Ok(())
@@ -343,20 +374,20 @@ fn stuck(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
     RunCommit { lease, history_len, inbox_to: 0, keep_ms: None, step }
 }
 
-/// What a round has found.
-struct Round {
-    claimed: usize,
-    now: Timestamp,
-    next_at: Option<Timestamp>,
-    mark: WorkMark,
+/// What was thought about runs that were claimed together.
+#[derive(Default)]
+struct Work {
+    commits: Vec<RunCommit>,
+    /// What is known of each of them, if its step is made.
+    thinkers: Vec<Option<Mind>>,
+    /// Those of several steps.
+    long: Vec<(ClaimedRun, Mind, Vec<RunStep>)>,
 }
 
-impl Round {
-    /// How long to rest when there was nothing.
-    fn rest(&self, poll: Duration) -> Duration {
-        let next = self.next_at.map(|at| Duration::from_millis(at.ms_since(self.now)));
-        next.unwrap_or(poll).clamp(SHORTEST, poll)
-    }
+/// How long to rest when there was nothing.
+fn rest(nothing: &RunsClaimed, poll: Duration) -> Duration {
+    let next = nothing.next_at.map(|at| Duration::from_millis(at.ms_since(nothing.now)));
+    next.unwrap_or(poll).clamp(SHORTEST, poll)
 }
 
 impl fmt::Debug for Engine {
