@@ -91,6 +91,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     concurrency::CASES,
     concurrency_races::CASES,
     crate::model::CASES,
+    crate::run_model::CASES,
     crate::faults::CASES,
     lifecycle::CASES,
 ];

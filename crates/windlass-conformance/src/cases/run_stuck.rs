@@ -45,11 +45,14 @@ fn open(run: RunId, body: &str) -> RunMessage {
 }
 
 fn words(claimed: &ClaimedRun) -> Vec<&str> {
-    let word = |item| match item {
-        &RunItem::Message { ref body, .. } => body.as_str(),
-        RunItem::JobEnded(_) => "a job",
-    };
-    claimed.inbox.iter().map(word).collect()
+    let mut words = Vec::new();
+    for item in &claimed.inbox {
+        words.push(match item {
+            RunItem::Message { body, .. } => body.as_str(),
+            RunItem::JobEnded(_) => "a job",
+        });
+    }
+    words
 }
 
 async fn a_stuck_run_rests_until_it_is_opened(ctx: Ctx) {
