@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::draw_graph::Mark;
 use crate::failure::Failure;
-use crate::run_view::{mark, reason};
+use crate::run_view::{mark, read, reason, way_on};
 use crate::ui::{DIM, STRONG};
 use crate::values::{about, clean};
 use serde_json::json;
@@ -92,8 +92,13 @@ impl<'a> Follower<'a> {
                 return Ok(self.status.run.state);
             }
             if let Some(stuck) = &self.status.run.stuck {
-                return Err(Failure::failed(format!("the run {} is stuck: {stuck}", self.status.run.id))
-                    .hint("windlass runs show says more"));
+                let failure = Failure::failed(format!("the run {} is stuck: {stuck}", self.status.run.id));
+                // A store in memory goes with this process.
+                let way = way_on(&self.status.run).filter(|_| self.app.url().is_some());
+                return Err(match way {
+                    Some(way) => failure.hint(way),
+                    None => failure,
+                });
             }
             // With lines to come, nobody can be waited for.
             let time = if self.tails.is_empty() { Duration::from_secs(1) } else { LOOK };
@@ -255,7 +260,7 @@ fn colours_only(text: &str) -> String {
 
 /// Follows a run that is there, to its end.
 pub(crate) async fn follow(app: &App, runs: &Runs, run: windlass::core::id::RunId) -> Result<RunState, Failure> {
-    let status = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+    let status = read(runs, run).await?;
     let ascii = crate::draw_graph::Canvas::of_terminal(false).ascii;
     Follower::new(app, runs.store().as_ref(), status, ascii).follow().await
 }

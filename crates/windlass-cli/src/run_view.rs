@@ -5,11 +5,12 @@ use crate::failure::Failure;
 use crate::values::about;
 use serde_json::{Value, json};
 use std::str::FromStr;
+use windlass::Error;
 use windlass::core::graph::{Graph, Outcome, Skip, Work};
 use windlass::core::id::RunId;
-use windlass::core::store::{ListOrder, Run, RunList, RunState, Store};
+use windlass::core::store::{ListOrder, Run, RunList, RunRead, RunState, Store};
 use windlass::core::time::Timestamp;
-use windlass::runs::RunStatus;
+use windlass::runs::{RunStatus, Runs};
 
 /// A run, as it is named on the command line: its id, or `latest`.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ pub(crate) enum RunName {
 }
 
 impl FromStr for RunName {
-    type Err = windlass::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "latest" { Ok(Self::Latest) } else { text.parse().map(Self::Id) }
@@ -40,6 +41,31 @@ impl RunName {
             }
         }
     }
+}
+
+/// Reads a run; why that cannot be, and what to do about it.
+pub(crate) async fn read(runs: &Runs, run: RunId) -> Result<RunStatus, Failure> {
+    let error = match runs.status(run).await {
+        Ok(Some(status)) => return Ok(status),
+        Ok(None) => return Err(Failure::not_found(format!("there is no run {run}"))),
+        Err(error) => error,
+    };
+    if !matches!(error, Error::Corrupt { .. } | Error::Incompatible { .. }) {
+        return Err(error.into());
+    }
+    let brief = runs.store().read_runs(vec![RunRead::brief(run)]).await?.pop().flatten().map(|view| view.run);
+    let says = format!("the run {run} cannot be read: {error}");
+    let failure = Failure::from(error).says(says);
+    Err(match brief.as_ref().and_then(way_on) {
+        Some(way) => failure.hint(format!("{way}, windlass runs remove {run} removes it")),
+        None => failure,
+    })
+}
+
+/// What to do about a run that is stuck.
+pub(crate) fn way_on(run: &Run) -> Option<String> {
+    let stuck = run.stuck.is_some() && run.damaged.is_none() && !run.state.is_terminal();
+    stuck.then(|| format!("windlass runs resume {} tries again once the cause is gone", run.id))
 }
 
 /// Where a node stands.

@@ -30,6 +30,7 @@ mod ctx;
 pub mod faults;
 mod look;
 pub mod model;
+mod run_model;
 mod runner;
 
 pub use ctx::{Ctx, Factory, Opened, Skip, TestClock};

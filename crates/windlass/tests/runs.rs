@@ -323,41 +323,6 @@ async fn a_fork_is_given_other_inputs() {
     working.drain().await;
 }
 
-/// Refuses every step that starts a job.
-struct NoRoom(Arc<dyn Store>);
-
-#[async_trait::async_trait]
-impl Wrap for NoRoom {
-    fn inner(&self) -> &dyn Store {
-        self.0.as_ref()
-    }
-
-    async fn commit_runs(&self, commits: Vec<RunCommit>) -> windlass::Result<Vec<windlass::Result<RunCommitted>>> {
-        if commits.iter().any(|commit| !commit.step.jobs.is_empty()) {
-            let refused = |_| Err(windlass::Error::limit("lanes", 1, 2));
-            return Ok(commits.iter().map(refused).collect());
-        }
-        self.0.commit_runs(commits).await
-    }
-}
-
-#[tokio::test]
-async fn a_run_whose_step_is_refused_rests_and_says_why() {
-    let (store, _) = memory();
-    let (runs, seen) = (Runs::new(Arc::clone(&store)), Arc::new(Seen::default()));
-    let working = Running::start(worker(&store, &seen).without_runs());
-    let run = runs.start(NewGraphRun::new(graph(DIAMOND))).await.unwrap();
-    while runs.status(run).await.unwrap().unwrap().run.inbox_len == 0 {
-        tokio::task::yield_now().await;
-    }
-    let strict: Arc<dyn Store> = Arc::new(Wrapped(NoRoom(Arc::clone(&store))));
-    Engine::new(strict).unwrap().settle().await.unwrap();
-    let status = runs.status(run).await.unwrap().unwrap();
-    assert_eq!(status.run.stuck.as_deref(), Some("lanes is 2, at most 1 is allowed"));
-    assert_eq!((status.run.inbox_len, status.run.history_len), (1, 2), "nothing was forgotten, and nothing was made");
-    working.drain().await;
-}
-
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_an_engine_that_thinks_without_it() {
     let (store, _) = memory();

@@ -3,7 +3,7 @@
 use super::explain::sentence;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::run_view::{is_shown, reason};
+use crate::run_view::{is_shown, read, reason, way_on};
 use crate::ui::STRONG;
 use crate::values::clean;
 use serde_json::{Value, json};
@@ -17,8 +17,7 @@ use windlass::runs::{RunStatus, Runs};
 const JOBS_MAX: usize = 5;
 
 pub(super) async fn explain(app: &App, store: &Arc<dyn Store>, run: RunId) -> Result<(), Failure> {
-    let status = Runs::new(Arc::clone(store)).status(run).await?;
-    let status = status.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+    let status = read(&Runs::new(Arc::clone(store)), run).await?;
     let waits = waits(&status, store.as_ref(), store.now().await?).await?;
     let why = word(&status);
     if app.ui.json {
@@ -41,8 +40,12 @@ fn word(status: &RunStatus) -> String {
         let names: Vec<&str> = failed.map(|node| status.graph.nodes[node].id.as_str()).collect();
         if names.is_empty() { String::new() } else { format!("; failed: {}", names.join(", ")) }
     };
-    if let Some(damage) = run.damaged.as_ref().or(run.stuck.as_ref()) {
-        return format!("it is stuck: {damage}");
+    if let Some(damage) = &run.damaged {
+        return format!("it is damaged: {damage}; windlass runs remove {} removes it", run.id);
+    }
+    if let Some(stuck) = &run.stuck {
+        let way = way_on(run).map(|way| format!("; {way}")).unwrap_or_default();
+        return format!("it is stuck: {stuck}{way}");
     }
     match (&status.progress.cancelled, status.progress.timed_out) {
         (Some(reason), _) => format!("it was cancelled: {reason}"),

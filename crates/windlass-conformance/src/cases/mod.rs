@@ -36,6 +36,7 @@ mod run_company;
 mod run_edges;
 mod run_help;
 mod run_lists;
+mod run_stuck;
 mod runs;
 mod schedule_help;
 mod schedule_rules;
@@ -80,6 +81,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     run_company::CASES,
     run_edges::CASES,
     run_lists::CASES,
+    run_stuck::CASES,
     schedules::CASES,
     schedule_rules::CASES,
     explain::CASES,
@@ -89,6 +91,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     concurrency::CASES,
     concurrency_races::CASES,
     crate::model::CASES,
+    crate::run_model::CASES,
     crate::faults::CASES,
     lifecycle::CASES,
 ];

@@ -27,7 +27,6 @@ cases!("runs":
     a_run_wakes_when_it_wants_to,
     a_message_interrupts_whoever_does_not_know_it,
     an_ended_run_is_told_nothing_and_can_be_opened_again,
-    a_stuck_run_rests_until_it_is_opened,
     a_step_cancels_jobs_of_its_run_only,
     a_step_tells_other_runs,
 );
@@ -352,24 +351,6 @@ async fn an_ended_run_is_told_nothing_and_can_be_opened_again(ctx: Ctx) {
     let view = read(&ctx, id).await.run;
     assert_eq!((view.state, view.finished_at, view.inbox_len), (RunState::Running, None, 1));
     assert_eq!(claim_run(&ctx).await.inbox.len(), 1);
-}
-
-async fn a_stuck_run_rests_until_it_is_opened(ctx: Ctx) {
-    let id = begun(&ctx, 2).await;
-    let jobs = ctx.claim("w", "q", 2).await;
-    ctx.complete("w", jobs[0].lease).await.unwrap();
-    let claimed = claim_run(&ctx).await;
-    let stuck = RunStep { stuck: Some("its code is gone".to_owned()), wake: Some(Due::Now), ..step(&[]) };
-    let commit = RunCommit { inbox_to: 0, ..super::run_help::commit_of(&claimed, stuck) };
-    ctx.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
-    let view = read(&ctx, id).await.run;
-    assert_eq!((view.state, view.stuck.as_deref()), (RunState::Running, Some("its code is gone")));
-    ctx.complete("w", jobs[1].lease).await.unwrap();
-    assert!(claim_runs(&ctx, 1).await.is_empty());
-    assert!(matches!(send(&ctx, message(id, "hm")).await, Err(Error::RunRefused { .. })));
-    send(&ctx, RunMessage { reopens: true, ..message(id, "go on") }).await.unwrap();
-    let claimed = claim_run(&ctx).await;
-    assert_eq!(claimed.inbox.len(), 3, "nothing was forgotten");
 }
 
 async fn a_step_cancels_jobs_of_its_run_only(ctx: Ctx) {

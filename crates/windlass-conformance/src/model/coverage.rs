@@ -218,7 +218,7 @@ fn required() -> BTreeSet<String> {
         [ENQUEUED, REPORTED, OUTCOMES, CHANGES, CHANGES_MANY, SETTINGS, SWEEPS, FIRED, STATES, ERRORS, REASONS, FEED];
     let mut all: BTreeSet<String> = lists.into_iter().flatten().map(|text| (*text).to_owned()).collect();
     // Who keeps the time is a hint among processes: each store may answer as it likes.
-    // Runs are tried by cases of their own.
+    // Runs have sequences of their own (`run_model`).
     let left_out = [
         Method::KeepTime,
         Method::CreateRuns,

@@ -42,11 +42,11 @@ mod strategy_spec;
 mod view;
 
 pub(crate) use check::Replay;
+pub(crate) use run::{Budget, words};
 
 use crate::ctx::{Ctx, TestClock};
 use crate::runner::cases;
 use coverage::Seen;
-use run::Budget;
 
 cases!("model": slow_random_sequences, fair_turns);
 

@@ -34,9 +34,9 @@ const VIEW_EVERY: usize = 10;
 
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
-    pub(super) seed: u64,
-    pub(super) cases: u64,
+pub(crate) struct Budget {
+    pub(crate) seed: u64,
+    pub(crate) cases: u64,
 }
 
 impl Budget {
@@ -45,7 +45,7 @@ impl Budget {
     }
 
     /// `cases` unless the environment says another number.
-    pub(super) fn from_env(cases: u64) -> Self {
+    pub(crate) fn from_env(cases: u64) -> Self {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;
             Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is `{text}`; give a number")))
@@ -130,7 +130,7 @@ async fn attempt(ops: &[Op], factory: &Arc<dyn Factory>, seen: &mut Seen) -> Res
     outcome.unwrap_or_else(|panic| Err(words(panic.as_ref())))
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     format!("a panic: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without words"))
 }

@@ -48,12 +48,28 @@ pub fn advance(
         step.open.extend((0..graph.nodes.len()).filter(|&node| graph.nodes[node].needs.is_empty()));
         step.go_on();
     }
-    for what in happened {
+    let mut happened = stops_first(happened.into_iter().collect()).into_iter().peekable();
+    while let Some(what) = happened.next() {
         step.take(what);
-        step.go_on();
+        if !happened.peek().is_some_and(stops) {
+            step.go_on();
+        }
     }
     step.finish();
     step.events
+}
+
+fn stops(what: &Happened) -> bool {
+    matches!(what, Happened::Cancel { .. } | Happened::TimedOut)
+}
+
+/// A step that stops a run starts nothing, so that a run of which a start is refused can still be cancelled. What comes before
+/// a rerun stays before it.
+fn stops_first(mut happened: Vec<Happened>) -> Vec<Happened> {
+    for part in happened.split_mut(|what| matches!(what, Happened::Rerun { .. })) {
+        part.sort_by_key(|what| !stops(what));
+    }
+    happened
 }
 
 /// What a run has left undone whose history may have been cut off half-way: nodes that may start and have not, instances of

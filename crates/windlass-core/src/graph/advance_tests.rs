@@ -250,6 +250,29 @@ fn nothing_starts_after_a_cancel() {
 }
 
 #[test]
+fn a_step_that_stops_a_run_starts_nothing() {
+    let cancel = || Happened::Cancel { reason: "enough".to_owned() };
+    let done = |run: &Run, id: &str| {
+        let job = run.at(id).instances[0].job.unwrap();
+        Happened::JobEnded { job, end: End { outcome: Outcome::Succeeded, error: None, outputs: BTreeMap::new() } }
+    };
+    let starts = |events: &[Event]| events.iter().filter(|event| matches!(event, Event::Started { .. })).count();
+    for stop in [cancel(), Happened::TimedOut] {
+        let line = matrix(rows(3), false, Some(1), node("m", &[]));
+        let mut run = Run::new(vec![node("a", &[]), node("b", &[0]), line]);
+        let happened = vec![done(&run, "a"), done(&run, "m"), stop];
+        assert_eq!(starts(&run.advance(happened)), 0);
+        assert_eq!(run.at("a").outcome, Some(Outcome::Succeeded), "what was done before counts");
+        assert!(run.progress.result.is_some(), "nothing is left to wait for");
+    }
+    // Run once more, and then stopped: in this order, and still without a start.
+    let mut run = Run::new(vec![node("a", &[])]);
+    run.succeed("a");
+    assert_eq!(starts(&run.advance(vec![Happened::Rerun { nodes: vec![0] }, cancel()])), 0);
+    assert_eq!((run.at("a").outcome, run.progress.result), (Some(Outcome::Cancelled), Some(RunResult::Cancelled)));
+}
+
+#[test]
 fn time_that_runs_out_is_a_failure() {
     let mut run = Run::new(vec![node("a", &[]), node("b", &[0])]);
     run.advance(vec![Happened::TimedOut]);

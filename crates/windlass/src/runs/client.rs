@@ -14,7 +14,9 @@ use windlass_core::graph::{Graph, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{FeedRequest, NewRun, RunCreated, RunState, Setting, Store, WaitFor};
+use windlass_core::store::{
+    FeedRequest, NewRun, Run, RunCreated, RunMessage, RunRead, RunState, Setting, Store, WaitFor,
+};
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Error, Result};
 
@@ -154,40 +156,76 @@ impl Runs {
         self.status(run).await?.ok_or_else(|| Error::not_found(format!("the run {run}")))
     }
 
-    async fn say(&self, run: RunId, message: &Message) -> Result<()> {
-        let answers = self.store.send_to_runs(vec![message.to(run)]).await?;
+    /// What a listing shows of a run: that much can be read even when its definition cannot.
+    async fn brief(&self, run: RunId) -> Result<Run> {
+        let view = self.store.read_runs(vec![RunRead::brief(run)]).await?.pop().flatten();
+        Ok(view.ok_or_else(|| Error::not_found(format!("the run {run}")))?.run)
+    }
+
+    async fn say(&self, message: RunMessage) -> Result<()> {
+        let answers = self.store.send_to_runs(vec![message]).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Error::not_found("an answer")))
     }
 
     /// Cancels a run. When this returns, nothing of it starts any more; jobs that run are being told. A run that has ended
-    /// is left as it is.
+    /// is left as it is. One that is stuck is opened for it; if it cannot be advanced even so, the error says why.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunState> {
-        match self.say(run, &Message::Cancel { reason: reason.to_owned() }).await {
-            Err(Error::RunRefused { .. }) => return Ok(self.wanted(run).await?.run.state),
+        let cancel = Message::Cancel { reason: reason.to_owned() }.to(run);
+        match self.say(cancel.clone()).await {
+            Err(Error::RunRefused { .. }) => {
+                let state = self.brief(run).await?.state;
+                if state.is_terminal() {
+                    return Ok(state);
+                }
+                // Should it end before it hears this, it ends the same way once more.
+                self.say(RunMessage { reopens: true, ..cancel }).await?;
+            }
             told => told?,
         }
         // Whoever asks does the step itself, unless an engine was faster.
         let mut engine = Engine::new(Arc::clone(&self.store))?;
         loop {
-            engine.advance(run).await?;
-            let status = self.wanted(run).await?;
-            if status.run.state.is_terminal() || status.run.stuck.is_some() {
-                return Ok(status.run.state);
+            let advanced = engine.advance(run).await?;
+            let Run { state, stuck, inbox_len, .. } = self.brief(run).await?;
+            if let Some(why) = stuck.filter(|_| !state.is_terminal()) {
+                let way = format!("`windlass runs remove {run}` removes it, and leaves its jobs alone");
+                let why = format!("cannot be cancelled, it is stuck ({why}); {way}");
+                return Err(Error::RunRefused { run, why });
             }
-            match status.progress.cancelled {
-                Some(_) if status.run.inbox_len == 0 => return Ok(status.run.state),
-                // What it cancelled has left word, and may have been the last of it.
-                Some(_) => {}
-                None => tokio::time::sleep(TRY_AGAIN).await,
+            // Only a step takes from the inbox: this one knew of the cancel, and so did those after it.
+            if state.is_terminal() || inbox_len == 0 {
+                return Ok(state);
+            }
+            // What it cancelled has left word, and may have been the last of it.
+            if !advanced {
+                tokio::time::sleep(TRY_AGAIN).await;
             }
         }
+    }
+
+    /// Lets the engines try again with a run that is stuck: nothing of it was forgotten. When this returns, the run is open,
+    /// and the next engine takes it; if the cause is still there, it is stuck again, and says why.
+    pub async fn resume(&self, run: RunId) -> Result<()> {
+        let Run { state, stuck, damaged, .. } = self.brief(run).await?;
+        let why = match (damaged, state, stuck) {
+            (Some(damage), ..) => {
+                format!("is damaged ({damage}), nobody can go on with it; `windlass runs remove {run}` removes it")
+            }
+            (None, RunState::Running, Some(_)) => return self.say(Message::Resume.to(run)).await,
+            (None, RunState::Running, None) => "is not stuck: it goes on by itself".to_owned(),
+            (None, ended, _) => format!("has ended: {}; rerun runs it once more", ended.name()),
+        };
+        Err(Error::RunRefused { run, why })
     }
 
     /// Runs nodes of an ended run once more, with all that comes after them. Answers how many nodes that begins with.
     pub async fn rerun(&self, run: RunId, what: Rerun) -> Result<usize> {
         let status = self.wanted(run).await?;
         if !status.run.state.is_terminal() {
-            let why = "has not ended; wait for it, or cancel it first".to_owned();
+            let why = match status.run.stuck {
+                Some(stuck) => format!("is stuck ({stuck}); resume it, or cancel it first"),
+                None => "has not ended; wait for it, or cancel it first".to_owned(),
+            };
             return Err(Error::RunRefused { run, why });
         }
         let nodes = match what {
@@ -210,7 +248,7 @@ impl Runs {
             return Err(Error::RunRefused { run, why: "has nothing to run once more".to_owned() });
         }
         let count = nodes.len();
-        self.say(run, &Message::Rerun { nodes }).await?;
+        self.say(Message::Rerun { nodes }.to(run)).await?;
         Ok(count)
     }
 

@@ -20,6 +20,8 @@ pub(super) enum Message {
         /// Their places.
         nodes: Vec<usize>,
     },
+    /// Try again what could not be done. It says nothing to the graph: what was left in the inbox does.
+    Resume,
 }
 
 impl Message {
@@ -28,7 +30,7 @@ impl Message {
         let (interrupts, reopens) = match self {
             // Whoever thinks about the run now must not start anything after this is acknowledged.
             Self::Cancel { .. } => (true, false),
-            Self::Rerun { .. } => (false, true),
+            Self::Rerun { .. } | Self::Resume => (false, true),
         };
         RunMessage { run, body, interrupts, reopens }
     }
@@ -41,6 +43,7 @@ pub(super) fn happened(item: RunItem) -> Option<Happened> {
         RunItem::Message { body, .. } => match serde_json::from_str(&body) {
             Ok(Message::Cancel { reason }) => Some(Happened::Cancel { reason }),
             Ok(Message::Rerun { nodes }) => Some(Happened::Rerun { nodes }),
+            Ok(Message::Resume) => None,
             Err(error) => {
                 tracing::warn!(%error, "a message to a run is not understood, and is left alone");
                 None

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use windlass::runs::{Rerun as What, Runs};
 
 const CANCEL_AFTER: &str = "\
-When it returns, no job of the run can start any more.
+When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far.
 
 Examples:
   windlass runs cancel latest
@@ -151,7 +151,7 @@ const REMOVE_AFTER: &str = "\
 Examples:
   windlass runs remove r0-01k9z3v8q2f7t8x6m5n4p3r2s1";
 
-/// Remove runs that have ended, with their history; their jobs go by the rules of their queues.
+/// Remove runs that have ended or are stuck, with their history; their jobs go by the rules of their queues.
 #[derive(Debug, Args)]
 #[command(after_help = REMOVE_AFTER)]
 pub(crate) struct Remove {

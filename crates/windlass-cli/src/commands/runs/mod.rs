@@ -2,6 +2,7 @@
 
 mod change;
 mod list;
+mod resume;
 mod show;
 
 use crate::app::App;
@@ -9,7 +10,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Look at runs of workflows, follow, cancel and repeat them.
+/// Look at runs of workflows, follow, cancel, resume and repeat them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
     List(list::List),
@@ -17,6 +18,7 @@ pub(crate) enum Runs {
     Follow(show::Follow),
     Cancel(change::Cancel),
     Rerun(change::Rerun),
+    Resume(resume::Resume),
     Fork(change::Fork),
     Remove(change::Remove),
 }
@@ -29,6 +31,7 @@ impl Runs {
             Self::Follow(follow) => follow.run(app).await,
             Self::Cancel(cancel) => cancel.run(app).await,
             Self::Rerun(rerun) => rerun.run(app).await,
+            Self::Resume(resume) => resume.run(app).await,
             Self::Fork(fork) => fork.run(app).await,
             Self::Remove(remove) => remove.run(app).await,
         }

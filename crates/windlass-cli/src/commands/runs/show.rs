@@ -5,7 +5,7 @@ use crate::commands::run::inputs_text;
 use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::follow_run;
-use crate::run_view::{RunName, exit_code, is_shown, look, mark, reason, status_json};
+use crate::run_view::{RunName, exit_code, is_shown, look, mark, read, reason, status_json, way_on};
 use crate::table::{Table, text, whole};
 use crate::ui::STRONG;
 use crate::values::{about, clean, relative};
@@ -37,8 +37,7 @@ impl Show {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
-        let status = Runs::new(Arc::clone(&store)).status(run).await?;
-        let status = status.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+        let status = read(&Runs::new(Arc::clone(&store)), run).await?;
         let now = store.now().await?;
         if app.ui.json {
             app.ui.json(&status_json(&status))?;
@@ -61,7 +60,8 @@ fn sheet(app: &App, status: &RunStatus, now: Timestamp) -> Result<(), Failure> {
     field("run", run.id.to_string())?;
     field("workflow", clean(&run.name))?;
     let took = about(run.finished_at.unwrap_or(now).ms_since(run.created_at));
-    field("state", format!("{}, {} ({took})", run.state.name(), run.summary))?;
+    let summary = if run.summary.is_empty() { String::new() } else { format!(", {}", run.summary) };
+    field("state", format!("{}{summary} ({took})", run.state.name()))?;
     field("started", format!("{} ({})", run.created_at, relative(run.created_at, now)))?;
     if let Some(inputs) = inputs_text(&status.inputs) {
         field("inputs", inputs)?;
@@ -74,6 +74,9 @@ fn sheet(app: &App, status: &RunStatus, now: Timestamp) -> Result<(), Failure> {
     }
     if let Some(stuck) = &run.stuck {
         field("stuck", clean(stuck))?;
+    }
+    if let Some(way) = way_on(run) {
+        field("hint", format!("{way}; windlass runs cancel {} ends it", run.id))?;
     }
     if let Some(at) = run.wake_at.filter(|_| !run.state.is_terminal()) {
         field("ends", format!("by its timeout {}", relative(at, now)))?;
