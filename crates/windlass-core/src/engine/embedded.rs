@@ -5,7 +5,7 @@
     reason = "the method itself is not general enough over the step's lifetime"
 )]
 
-use super::{Prepared, PreparedRun, Signals, Step, Tables};
+use super::{Prepared, PreparedCommit, PreparedRun, Signals, Step, Tables};
 use crate::error::Result;
 use crate::id::{JobId, RunId};
 use crate::job::Job;
@@ -209,7 +209,7 @@ impl<H: Host> RunStore for H {
     }
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
-        check_batch(commits.len())?;
+        let commits = PreparedCommit::batch(commits)?;
         self.write(move |step| step.commit_runs(commits)).await
     }
 

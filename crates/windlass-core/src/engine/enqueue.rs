@@ -244,12 +244,14 @@ impl<T: Tables> Step<'_, T> {
         if let Some(queue) = self.tables.find_queue(&spec.queue)? {
             let state = self.tables.queue(queue)?;
             (length, len_max) = (waiting(state), state.settings.len_max);
-            lanes = self.lanes_where(queue, |lane| lane.jobs > 0)?.len();
             // An empty lane counts as none: an earlier job of the batch may take its place.
             known = match self.tables.find_lane(queue, &spec.kind, &spec.labels)? {
                 Some(lane) => self.tables.lane(lane)?.jobs > 0,
                 None => false,
             };
+            if !known {
+                lanes = self.lanes_where(queue, |lane| lane.jobs > 0)?.len();
+            }
         }
         let queue = plan.queues.entry(spec.queue.clone()).or_default();
         match len_max.filter(|_| spec.run.is_none()) {

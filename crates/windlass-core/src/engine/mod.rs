@@ -47,7 +47,7 @@ pub use rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
     Row, RunRow, Sub, Worker,
 };
-pub use runs::PreparedRun;
+pub use runs::{PreparedCommit, PreparedRun};
 pub use signals::Signals;
 pub use tables::{Position, RunTables, RunWalk, Tables, Walk};
 

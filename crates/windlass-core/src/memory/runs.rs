@@ -34,37 +34,40 @@ impl Runs {
         self.rows.get(&id).cloned()
     }
 
-    fn index(&mut self, row: &RunRow, add: bool) {
-        fn set<T: Ord>(set: &mut BTreeSet<T>, entry: Option<T>, add: bool) {
-            match entry {
-                Some(entry) if add => drop(set.insert(entry)),
-                Some(entry) => drop(set.remove(&entry)),
-                None => {}
+    /// Moves a run to where it stands now in the indexes; most changes leave most of them alone.
+    fn index(&mut self, before: Option<&RunRow>, after: Option<&RunRow>) {
+        fn set<T: Ord>(set: &mut BTreeSet<T>, before: Option<T>, after: Option<T>) {
+            if before != after {
+                before.map(|entry| set.remove(&entry));
+                set.extend(after);
             }
         }
-        let id = row.id;
-        set(&mut self.ready, row.ready.map(|place| (row.kind.clone(), place, id)), add);
-        set(&mut self.looks, row.look_at().map(|at| (at, id)), add);
-        set(&mut self.states, Some((row.state, row.seq, id)), add);
-        set(&mut self.removable, row.remove_at().map(|at| (at, id)), add);
-        if add {
-            self.all.insert(row.seq, id);
-        } else {
-            self.all.remove(&row.seq);
+        let ready = |row: &RunRow| row.ready;
+        if before.and_then(ready) != after.and_then(ready) {
+            let place = |row: &RunRow| Some((row.kind.clone(), row.ready?, row.id));
+            set(&mut self.ready, before.and_then(place), after.and_then(place));
+        }
+        let look = |row: &RunRow| Some((row.look_at()?, row.id));
+        set(&mut self.looks, before.and_then(look), after.and_then(look));
+        let state = |row: &RunRow| (row.state, row.seq, row.id);
+        set(&mut self.states, before.map(state), after.map(state));
+        let removable = |row: &RunRow| Some((row.remove_at()?, row.id));
+        set(&mut self.removable, before.and_then(removable), after.and_then(removable));
+        match (before, after) {
+            (None, Some(row)) => drop(self.all.insert(row.seq, row.id)),
+            (Some(row), None) => drop(self.all.remove(&row.seq)),
+            _ => {}
         }
     }
 
     pub(super) fn put(&mut self, before: Option<&RunRow>, after: &RunRow) {
-        if let Some(before) = before {
-            self.index(before, false);
-        }
-        self.index(after, true);
+        self.index(before, Some(after));
         self.rows.insert(after.id, after.clone());
     }
 
     pub(super) fn remove(&mut self, id: RunId) {
         if let Some(row) = self.rows.remove(&id) {
-            self.index(&row, false);
+            self.index(Some(&row), None);
         }
         self.texts.remove(&id);
     }
@@ -105,7 +108,9 @@ impl Runs {
 
     pub(super) fn trim_inbox(&mut self, id: RunId, to: u64) {
         if let Some(texts) = self.texts.get_mut(&id) {
-            texts.inbox = texts.inbox.split_off(&to);
+            while texts.inbox.first_key_value().is_some_and(|(number, _)| *number < to) {
+                texts.inbox.pop_first();
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tables of the SQLite store.
 //!
-//! Queues, lanes, groups, rings and minutes are few and change with every job, so they are kept in memory while nobody
-//! else writes to the file (its `data_version` tells) and written once per transaction. Queries over ranges of them
+//! Queues, lanes, groups, rings, minutes and runs at work are few and change with every job, so they are kept in memory while
+//! nobody else writes to the file (its `data_version` tells) and written once per transaction. Queries over ranges of them
 //! write first what has changed.
 
 mod delegate;
@@ -15,6 +15,7 @@ mod queues;
 mod recent;
 mod records;
 mod rest;
+mod run_rows;
 mod runs;
 mod specs;
 
@@ -26,6 +27,7 @@ use moves::Moves;
 use queues::Queues;
 use recent::Recent;
 use rest::Minutes;
+use run_rows::RunRows;
 
 use windlass_core::{Error, Result};
 
@@ -40,6 +42,7 @@ pub struct SqliteTables<C = Kept> {
     recent: Recent,
     ids: Ids,
     moves: Moves,
+    run_rows: RunRows,
     /// The version of the file that the cache belongs to.
     data_version: i64,
 }
@@ -55,6 +58,7 @@ impl<C: Source> SqliteTables<C> {
             recent: Recent::default(),
             ids: Ids::default(),
             moves: Moves::default(),
+            run_rows: RunRows::default(),
             data_version: -1,
         }
     }
@@ -80,18 +84,21 @@ impl<C: Source> SqliteTables<C> {
         self.recent = Recent::default();
         self.ids = Ids::default();
         self.moves = Moves::default();
+        self.run_rows = RunRows::default();
         self.data_version = -1;
     }
 
     /// To be called before a transaction ends: writes what has changed.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.moves.settle(&mut self.db)?;
+        self.run_rows.flush(&mut self.db)?;
         self.queues.flush(&mut self.db)?;
         self.groups.flush(&mut self.db)?;
         self.minutes.flush(&mut self.db)?;
         self.meta.flush(&mut self.db)?;
         self.groups.shrink();
         self.recent.shrink();
+        self.run_rows.shrink();
         self.ids.end_transaction();
         Ok(())
     }

@@ -22,6 +22,7 @@ const INBOX_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct PreparedRun {
     run: NewRun,
+    jobs: Vec<Result<Prepared>>,
     fingerprint: u64,
     definition_hash: [u8; 16],
 }
@@ -32,9 +33,32 @@ impl PreparedRun {
         check_batch(runs.len())?;
         let prepare = |run: NewRun| {
             run.check()?;
-            Ok(Self { fingerprint: run.fingerprint(), definition_hash: run.definition_hash(), run })
+            let (fingerprint, definition_hash) = (run.fingerprint(), run.definition_hash());
+            let mut run = run;
+            let jobs = Prepared::batch(std::mem::take(&mut run.step.jobs))?;
+            Ok(Self { run, jobs, fingerprint, definition_hash })
         };
         Ok(runs.into_iter().map(prepare).collect())
+    }
+}
+
+/// A commit that was checked, and whose jobs were.
+#[derive(Clone, Debug)]
+pub struct PreparedCommit {
+    commit: RunCommit,
+    jobs: Vec<Result<Prepared>>,
+}
+
+impl PreparedCommit {
+    /// Checks a whole call; a commit that is refused keeps its place.
+    pub fn batch(commits: Vec<RunCommit>) -> Result<Vec<Result<Self>>> {
+        check_batch(commits.len())?;
+        let prepare = |mut commit: RunCommit| {
+            commit.check()?;
+            let jobs = Prepared::batch(std::mem::take(&mut commit.step.jobs))?;
+            Ok(Self { commit, jobs })
+        };
+        Ok(commits.into_iter().map(prepare).collect())
     }
 }
 
@@ -45,7 +69,7 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn create_run(&mut self, prepared: PreparedRun) -> Result<RunCreated> {
-        let PreparedRun { run, fingerprint, definition_hash } = prepared;
+        let PreparedRun { run, jobs, fingerprint, definition_hash } = prepared;
         let NewRun { id, kind, name, definition, input, keep_ms, step } = run;
         match self.tables.run(id) {
             Ok(Some(known)) if known.fingerprint == fingerprint => return Ok(RunCreated::Existing),
@@ -53,7 +77,7 @@ impl<T: Tables> Step<'_, T> {
             Ok(None) => {}
             Err(error) => return Err(error),
         }
-        let jobs = self.jobs_of(&step)?;
+        let jobs = self.all_or_none(jobs)?;
         let row = RunRow {
             id,
             seq: self.tables.next_seq()?,
@@ -78,13 +102,12 @@ impl<T: Tables> Step<'_, T> {
         };
         self.tables.put_run(None, &row)?;
         self.tables.put_run_texts(id, definition, input)?;
-        self.make_step(id, step, jobs, |_, _| {})?;
+        self.make_step(row, step, jobs, |_, _| {})?;
         Ok(RunCreated::Created)
     }
 
     /// The jobs of a step, if all of them can be enqueued.
-    fn jobs_of(&mut self, step: &RunStep) -> Result<Vec<Prepared>> {
-        let jobs = Prepared::batch(step.jobs.clone())?;
+    fn all_or_none(&mut self, jobs: Vec<Result<Prepared>>) -> Result<Vec<Prepared>> {
         if let Some(refused) = self.verdicts(&jobs).into_iter().find_map(Result::err) {
             return Err(refused);
         }
@@ -94,11 +117,14 @@ impl<T: Tables> Step<'_, T> {
     /// Applies what was decided. Nothing may be refused here any more. `settle` says what becomes of the lease.
     fn make_step(
         &mut self,
-        id: RunId,
+        before: RunRow,
         step: RunStep,
         jobs: Vec<Prepared>,
         settle: impl FnOnce(&mut Self, &mut RunRow),
     ) -> Result<u64> {
+        let id = before.id;
+        // Whatever is cancelled, and a message to itself, changes the run.
+        let told = !step.cancel.is_empty() || !step.messages.is_empty();
         for job in step.cancel {
             let cancelled = self.wanted(job).and_then(|record| match record.run == Some(id) && !record.quarantined {
                 true => self.change_record(&record, ChangeOp::Cancel).map(drop),
@@ -119,7 +145,7 @@ impl<T: Tables> Step<'_, T> {
             }
         }
         // Only now: whatever was cancelled has left word in the inbox.
-        let before = self.wanted_run(id)?;
+        let before = if told { self.wanted_run(id)? } else { before };
         let mut row = before.clone();
         let added = step.history.len() as u64;
         self.tables.append_history(id, row.history_len, step.history)?;
@@ -166,16 +192,16 @@ impl<T: Tables> Step<'_, T> {
     }
 
     /// See [`RunStore::commit_runs`](crate::store::RunStore::commit_runs).
-    pub fn commit_runs(&mut self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
-        Ok(commits.into_iter().map(|commit| self.commit_run(commit)).collect())
+    pub fn commit_runs(&mut self, commits: Vec<Result<PreparedCommit>>) -> Result<Vec<Result<RunCommitted>>> {
+        Ok(commits.into_iter().map(|commit| commit.and_then(|commit| self.commit_run(commit))).collect())
     }
 
-    fn commit_run(&mut self, commit: RunCommit) -> Result<RunCommitted> {
-        commit.check()?;
+    fn commit_run(&mut self, prepared: PreparedCommit) -> Result<RunCommitted> {
+        let PreparedCommit { commit, jobs } = prepared;
         let RunCommit { lease, history_len, inbox_to, keep_ms, step } = commit;
         let row = self.wanted_run(lease.run)?;
         let repeated = RunCommitted { history_len: row.history_len, repeated: true };
-        let Some(held) = row.held.filter(|held| held.token == lease.token) else {
+        let Some(held) = row.held.clone().filter(|held| held.token == lease.token) else {
             return if row.last_token == Some(lease.token) { Ok(repeated) } else { Err(Error::LeaseLost) };
         };
         if row.history_len != history_len {
@@ -185,9 +211,9 @@ impl<T: Tables> Step<'_, T> {
         if inbox_to > row.inbox_next {
             return Err(Error::invalid("inbox_to", "is beyond the inbox; give that of the claim"));
         }
-        let jobs = self.jobs_of(&step)?;
+        let jobs = self.all_or_none(jobs)?;
         self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
-        let history_len = self.make_step(lease.run, step, jobs, |step, row| {
+        let history_len = self.make_step(row, step, jobs, |step, row| {
             row.inbox_first = row.inbox_first.max(inbox_to);
             match keep_ms {
                 Some(ms) => row.held = Some(Held { expires_at: step.now.plus_ms(ms), ..held }),

@@ -25,19 +25,19 @@ pub(super) struct Reader<'t> {
 
 /// A map whose keys are known.
 pub(super) struct Fields<'y> {
-    entries: &'y [(Key, Tree)],
+    entries: &'y [(Key<'y>, Tree<'y>)],
 }
 
 impl<'y> Fields<'y> {
     /// The value of a key; a key with nothing behind it is as good as none.
-    pub(super) fn get(&self, name: &str) -> Option<&'y Tree> {
+    pub(super) fn get(&self, name: &str) -> Option<&'y Tree<'y>> {
         self.entries.iter().find(|(key, tree)| key.text == name && !tree.is_nothing()).map(|(_, tree)| tree)
     }
 
     /// The keys that say something, and where they stand.
     pub(super) fn names(&self) -> impl Iterator<Item = (&'y str, Range<usize>)> {
         let said = self.entries.iter().filter(|(_, tree)| !tree.is_nothing());
-        said.map(|(key, _)| (key.text.as_str(), key.span.clone()))
+        said.map(|(key, _)| (key.text.as_ref(), key.span.clone()))
     }
 
     /// Where a key stands.
@@ -67,15 +67,15 @@ impl<'t> Reader<'t> {
         self.problems.borrow().len() >= PROBLEMS_MAX
     }
 
-    fn wrong<T>(&self, tree: &Tree, wanted: &str) -> Option<T> {
+    fn wrong<T>(&self, tree: &Tree<'_>, wanted: &str) -> Option<T> {
         self.say(Problem::new(tree.span.clone(), format!("{wanted} was expected here, and this is {}", tree.kind())));
         None
     }
 
     /// A map with these keys and no others.
-    pub(super) fn fields<'y>(&self, tree: &'y Tree, of: &str, known: &[&'static str]) -> Option<Fields<'y>> {
+    pub(super) fn fields<'y>(&self, tree: &'y Tree<'y>, of: &str, known: &[&'static str]) -> Option<Fields<'y>> {
         let entries = self.map(tree)?;
-        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+        for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_ref())) {
             let help = match nearest(&key.text, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", known.join(", ")),
@@ -86,43 +86,43 @@ impl<'t> Reader<'t> {
     }
 
     /// A map with any keys.
-    pub(super) fn map<'y>(&self, tree: &'y Tree) -> Option<&'y [(Key, Tree)]> {
-        match &*tree.value {
+    pub(super) fn map<'y>(&self, tree: &'y Tree<'y>) -> Option<&'y [(Key<'y>, Tree<'y>)]> {
+        match &tree.value {
             Value::Map(map) => Some(map),
             _ => self.wrong(tree, "a map"),
         }
     }
 
-    pub(super) fn list<'y>(&self, tree: &'y Tree) -> Option<&'y [Tree]> {
-        match &*tree.value {
+    pub(super) fn list<'y>(&self, tree: &'y Tree<'y>) -> Option<&'y [Tree<'y>]> {
+        match &tree.value {
             Value::List(list) => Some(list),
             _ => self.wrong(tree, "a list"),
         }
     }
 
-    pub(super) fn text<'y>(&self, tree: &'y Tree) -> Option<&'y str> {
-        match &*tree.value {
+    pub(super) fn text<'y>(&self, tree: &'y Tree<'y>) -> Option<&'y str> {
+        match &tree.value {
             Value::Scalar { text, .. } => Some(text),
             _ => self.wrong(tree, "a text"),
         }
     }
 
     /// One text, or a list of them.
-    pub(super) fn texts<'y>(&self, tree: &'y Tree) -> Option<Vec<(&'y str, &'y Tree)>> {
-        match &*tree.value {
-            Value::Scalar { text, .. } => Some(vec![(text.as_str(), tree)]),
+    pub(super) fn texts<'y>(&self, tree: &'y Tree<'y>) -> Option<Vec<(&'y str, &'y Tree<'y>)>> {
+        match &tree.value {
+            Value::Scalar { text, .. } => Some(vec![(text.as_ref(), tree)]),
             Value::List(list) => list.iter().map(|one| Some((self.text(one)?, one))).collect(),
             Value::Map(_) => self.wrong(tree, "a text or a list of texts"),
         }
     }
 
     /// A map of texts; numbers and booleans are taken as they are written.
-    pub(super) fn text_map(&self, tree: &Tree) -> Option<BTreeMap<String, String>> {
+    pub(super) fn text_map(&self, tree: &Tree<'_>) -> Option<BTreeMap<String, String>> {
         let entries = self.map(tree)?;
-        entries.iter().map(|(key, tree)| Some((key.text.clone(), self.text(tree)?.to_owned()))).collect()
+        entries.iter().map(|(key, tree)| Some((key.text.to_string(), self.text(tree)?.to_owned()))).collect()
     }
 
-    pub(super) fn bool(&self, tree: &Tree) -> Option<bool> {
+    pub(super) fn bool(&self, tree: &Tree<'_>) -> Option<bool> {
         match tree.json() {
             serde_json::Value::Bool(value) => Some(value),
             _ => {
@@ -133,7 +133,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A whole number within bounds.
-    pub(super) fn whole(&self, tree: &Tree, least: i64, most: i64) -> Option<i64> {
+    pub(super) fn whole(&self, tree: &Tree<'_>, least: i64, most: i64) -> Option<i64> {
         let number = tree.json().as_i64().filter(|number| (least..=most).contains(number));
         if number.is_none() {
             self.say(Problem::new(
@@ -145,7 +145,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A time with its unit: `90s`, `5m`, `2h`, `1d`, `250ms`.
-    pub(super) fn ms(&self, tree: &Tree) -> Option<u64> {
+    pub(super) fn ms(&self, tree: &Tree<'_>) -> Option<u64> {
         let text = self.text(tree)?;
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
@@ -169,13 +169,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn refuse<T>(&self, tree: &Tree, message: &str, help: &str) -> Option<T> {
+    pub(super) fn refuse<T>(&self, tree: &Tree<'_>, message: &str, help: &str) -> Option<T> {
         self.say(Problem::new(tree.span.clone(), message).help(help));
         None
     }
 
     /// A name that has rules of its own.
-    pub(super) fn name<N: FromStr<Err = E>, E: Display>(&self, tree: &Tree) -> Option<N> {
+    pub(super) fn name<N: FromStr<Err = E>, E: Display>(&self, tree: &Tree<'_>) -> Option<N> {
         match self.text(tree)?.parse() {
             Ok(name) => Some(name),
             Err(error) => {
@@ -185,23 +185,23 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn expr(&self, tree: &Tree) -> Option<Expr> {
+    pub(super) fn expr(&self, tree: &Tree<'_>) -> Option<Expr> {
         let text = self.text(tree)?;
         Expr::parse(text).map_err(|error| self.say(self.located(tree, text, error))).ok()
     }
 
-    pub(super) fn template(&self, tree: &Tree) -> Option<Template> {
+    pub(super) fn template(&self, tree: &Tree<'_>) -> Option<Template> {
         let text = self.text(tree)?;
         Template::parse(text).map_err(|error| self.say(self.located(tree, text, error))).ok()
     }
 
-    fn located(&self, tree: &Tree, text: &str, error: ExprError) -> Problem {
+    fn located(&self, tree: &Tree<'_>, text: &str, error: ExprError) -> Problem {
         let span = self.inside(tree, text, error.span);
         Problem { message: error.message, help: error.help, span }
     }
 
     /// Where a part of a text stands in the file. Where it was folded or escaped, the whole of it is meant.
-    pub(super) fn inside(&self, tree: &Tree, text: &str, part: Range<usize>) -> Range<usize> {
+    pub(super) fn inside(&self, tree: &Tree<'_>, text: &str, part: Range<usize>) -> Range<usize> {
         let written = self.text.get(tree.span.clone()).unwrap_or("");
         match written.find(text) {
             Some(at) => tree.span.start + at + part.start..tree.span.start + at + part.end,

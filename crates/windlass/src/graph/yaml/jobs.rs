@@ -60,12 +60,12 @@ struct Shared<'s> {
 /// Reads the jobs: nodes, and where each says what it needs.
 pub(super) fn read(
     reader: &Reader<'_>,
-    tree: &Tree,
+    tree: &Tree<'_>,
     inputs: &BTreeSet<String>,
     queue: Option<&QueueName>,
 ) -> Option<(Vec<Node>, Vec<Range<usize>>)> {
     let entries = reader.map(tree)?;
-    let places = entries.iter().enumerate().map(|(at, (key, _))| (key.text.as_str(), at)).collect();
+    let places = entries.iter().enumerate().map(|(at, (key, _))| (key.text.as_ref(), at)).collect();
     let shared = Shared { places, inputs, queue };
     let mut parts = Vec::with_capacity(entries.len());
     let mut spans = Vec::with_capacity(entries.len());
@@ -100,7 +100,7 @@ pub(super) fn check_id(reader: &Reader<'_>, text: &str, span: &Range<usize>, wha
     }
 }
 
-fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields<'_>) -> Option<Part> {
+fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key<'_>, fields: &Fields<'_>) -> Option<Part> {
     let needs = fields.get("needs").map_or_else(|| Some(Vec::new()), |tree| read_needs(reader, shared, tree));
     let (matrix, columns) = match fields.get("strategy") {
         Some(tree) => {
@@ -138,7 +138,7 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
         None => (Work::Job(Box::new(read_work(reader, shared, key, fields, &names)?)), None),
     };
     let node = Node {
-        id: key.text.clone(),
+        id: key.text.to_string(),
         title,
         needs: needs?.into_iter().map(|(_, need)| need).collect(),
         condition,
@@ -155,9 +155,9 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key, fields: &Fields
 fn read_uses(
     reader: &Reader<'_>,
     shared: &Shared<'_>,
-    key: &Key,
+    key: &Key<'_>,
     fields: &Fields<'_>,
-    tree: &Tree,
+    tree: &Tree<'_>,
 ) -> Option<uses::Used> {
     for (name, span) in fields.names().filter(|(name, _)| KEYS.contains(name) && !USES_KEYS.contains(name)) {
         let message = format!("`{name}` is not for a job that uses a workflow");
@@ -172,7 +172,7 @@ fn read_uses(
 
 type Needs<'y> = Vec<(&'y str, Need)>;
 
-fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree) -> Option<Needs<'y>> {
+fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree<'y>) -> Option<Needs<'y>> {
     let mut needs = Vec::new();
     let find = |name: &str, span: &Range<usize>| {
         let place = shared.places.get(name).copied();
@@ -182,10 +182,10 @@ fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree) -> O
         }
         place
     };
-    if let Value::Map(map) = &*tree.value {
-        for (key, accepted) in map {
+    if let Value::Map(map) = &tree.value {
+        for (key, accepted) in map.iter() {
             let node = find(&key.text, &key.span)?;
-            needs.push((key.text.as_str(), Need { node, accepts: read_accepts(reader, accepted)? }));
+            needs.push((key.text.as_ref(), Need { node, accepts: read_accepts(reader, accepted)? }));
         }
     } else {
         for (name, tree) in reader.texts(tree)? {
@@ -199,7 +199,7 @@ fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree) -> O
     Some(needs)
 }
 
-fn read_accepts(reader: &Reader<'_>, tree: &Tree) -> Option<Accepts> {
+fn read_accepts(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Accepts> {
     if tree.is_nothing() {
         return Some(Accepts::default());
     }
@@ -226,7 +226,7 @@ fn read_accepts(reader: &Reader<'_>, tree: &Tree) -> Option<Accepts> {
 fn read_work(
     reader: &Reader<'_>,
     shared: &Shared<'_>,
-    key: &Key,
+    key: &Key<'_>,
     fields: &Fields<'_>,
     names: &Names<'_>,
 ) -> Option<NodeJob> {
@@ -308,7 +308,7 @@ fn read_commands(reader: &Reader<'_>, fields: &Fields<'_>, names: &Names<'_>) ->
     Some(Json::Object(payload))
 }
 
-fn read_step(reader: &Reader<'_>, tree: &Tree, names: &Names<'_>) -> Option<Json> {
+fn read_step(reader: &Reader<'_>, tree: &Tree<'_>, names: &Names<'_>) -> Option<Json> {
     let fields = reader.fields(tree, "a step", &STEP_KEYS)?;
     let Some(run) = fields.get("run") else {
         return reader.refuse(tree, "a step needs a `run`", "write run: and a script");
@@ -327,7 +327,7 @@ fn read_step(reader: &Reader<'_>, tree: &Tree, names: &Names<'_>) -> Option<Json
 }
 
 /// A script, which is never a template: what comes from elsewhere must not become commands.
-fn script<'y>(reader: &Reader<'_>, tree: &'y Tree) -> Option<&'y str> {
+fn script<'y>(reader: &Reader<'_>, tree: &'y Tree<'y>) -> Option<&'y str> {
     let text = reader.text(tree)?;
     if let Some(at) = text.find("${{") {
         let end = text[at..].find("}}").map_or(at + 3, |end| at + end + 2);

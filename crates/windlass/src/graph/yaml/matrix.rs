@@ -7,12 +7,12 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use windlass_core::graph::{MATRIX_MAX, Matrix, Source};
 
-pub(super) fn read_strategy(reader: &Reader<'_>, tree: &Tree) -> Option<(Matrix, Columns)> {
+pub(super) fn read_strategy(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<(Matrix, Columns)> {
     let fields = reader.fields(tree, "a strategy", &["matrix", "fail-fast", "max-parallel"])?;
     let Some(rows) = fields.get("matrix") else {
         return reader.refuse(tree, "a strategy needs a matrix", "write matrix: and under it a list for each name");
     };
-    let (source, columns) = match &*rows.value {
+    let (source, columns) = match &rows.value {
         Value::Scalar { .. } => (Source::From(reader.expr(rows)?), Columns::Unknown),
         _ => {
             let rows = read_rows(reader, rows)?;
@@ -27,11 +27,11 @@ pub(super) fn read_strategy(reader: &Reader<'_>, tree: &Tree) -> Option<(Matrix,
 }
 
 /// Every combination of the lists, without those that are excluded, with those that are included.
-fn read_rows(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
+fn read_rows(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Json>>> {
     let mut rows = vec![Map::new()];
     let (mut include, mut exclude, mut any) = (Vec::new(), Vec::new(), false);
     for (key, tree) in reader.map(tree)? {
-        match key.text.as_str() {
+        match key.text.as_ref() {
             "include" => include = read_maps(reader, tree)?,
             "exclude" => exclude = read_maps(reader, tree)?,
             _ => {
@@ -41,9 +41,9 @@ fn read_rows(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>>
                     let message = format!("the matrix has more than {MATRIX_MAX} rows");
                     return reader.refuse(tree, &message, "make it smaller, or split the job");
                 }
-                let with = |row: &Map<String, Json>, value: &Tree| {
+                let with = |row: &Map<String, Json>, value: &Tree<'_>| {
                     let mut row = row.clone();
-                    row.insert(key.text.clone(), value.json());
+                    row.insert(key.text.to_string(), value.json());
                     row
                 };
                 rows = rows.iter().flat_map(|row| values.iter().map(move |value| with(row, value))).collect();
@@ -73,7 +73,7 @@ fn read_rows(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>>
     Some(rows)
 }
 
-fn read_maps(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Map<String, Json>>> {
+fn read_maps(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Json>>> {
     let maps = reader.list(tree)?.iter().map(|entry| {
         reader.map(entry)?;
         entry.json().as_object().cloned()

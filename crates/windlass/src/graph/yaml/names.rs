@@ -32,8 +32,8 @@ pub(super) enum Columns {
 
 impl Names<'_> {
     /// Looks at every place that an expression reads; it stands `shift` bytes behind the beginning of the text.
-    pub(super) fn check(&self, reader: &Reader<'_>, tree: &Tree, expr: &Expr, shift: usize) {
-        let Value::Scalar { text, .. } = &*tree.value else { return };
+    pub(super) fn check(&self, reader: &Reader<'_>, tree: &Tree<'_>, expr: &Expr, shift: usize) {
+        let Value::Scalar { text, .. } = &tree.value else { return };
         for path in expr.paths() {
             if let Some(problem) = self.problem(path) {
                 let part = path.span.start + shift..path.span.end + shift;
@@ -43,8 +43,8 @@ impl Names<'_> {
     }
 
     /// Looks at every expression in the texts of a value.
-    pub(super) fn check_all(&self, reader: &Reader<'_>, tree: &Tree) {
-        match &*tree.value {
+    pub(super) fn check_all(&self, reader: &Reader<'_>, tree: &Tree<'_>) {
+        match &tree.value {
             Value::Scalar { text, .. } if text.contains("${{") => {
                 if let Some(template) = reader.template(tree) {
                     self.check_template(reader, tree, text, &template);
@@ -56,7 +56,7 @@ impl Names<'_> {
         }
     }
 
-    fn check_template(&self, reader: &Reader<'_>, tree: &Tree, text: &str, template: &Template) {
+    fn check_template(&self, reader: &Reader<'_>, tree: &Tree<'_>, text: &str, template: &Template) {
         let mut from = 0;
         for expr in template.exprs() {
             let at = text[from..].find(expr.as_str()).map_or(from, |found| from + found);

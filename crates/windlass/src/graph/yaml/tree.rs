@@ -5,6 +5,7 @@
 
 use super::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,33 +21,33 @@ const SMALL: usize = 16;
 
 /// A value and its place in the text, in bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
-    pub(super) value: Rc<Value>,
+pub(super) struct Tree<'t> {
+    pub(super) value: Value<'t>,
     pub(super) span: Range<usize>,
     /// How many values it holds, itself included.
     size: usize,
 }
 
-#[derive(Debug)]
-pub(super) enum Value {
+#[derive(Clone, Debug)]
+pub(super) enum Value<'t> {
     /// A text as written; `plain` when it stands there without quotes, so that it may be a number or a boolean.
     Scalar {
-        text: String,
+        text: Cow<'t, str>,
         plain: bool,
     },
-    List(Vec<Tree>),
-    Map(Vec<(Key, Tree)>),
+    List(Rc<Vec<Tree<'t>>>),
+    Map(Rc<Entries<'t>>),
 }
 
 /// A key and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) text: String,
+pub(super) struct Key<'t> {
+    pub(super) text: Cow<'t, str>,
     pub(super) span: Range<usize>,
 }
 
 /// Reads a file.
-pub(super) fn read(text: &str) -> Result<Tree, Problem> {
+pub(super) fn read(text: &str) -> Result<Tree<'_>, Problem> {
     if text.len() > BYTES_MAX {
         return Err(Problem::new(0..0, format!("the file has {} bytes, and {BYTES_MAX} are allowed", text.len())));
     }
@@ -74,6 +75,9 @@ pub(super) fn read(text: &str) -> Result<Tree, Problem> {
 
 /// A line that begins with a tab: the parser would say something that helps nobody.
 fn tab_in_indent(text: &str) -> Option<usize> {
+    if !text.as_bytes().contains(&b'\t') {
+        return None;
+    }
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
@@ -98,13 +102,13 @@ fn byte_places(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()
 }
 
-type Entries = Vec<(Key, Tree)>;
+type Entries<'t> = Vec<(Key<'t>, Tree<'t>)>;
 
 struct Reader<'t> {
     text: &'t str,
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
     bytes: Vec<usize>,
-    anchors: HashMap<usize, Tree>,
+    anchors: HashMap<usize, Tree<'t>>,
     /// Anchors of values that are being read.
     open: Vec<usize>,
     values: usize,
@@ -136,7 +140,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn document(&mut self) -> Result<Tree, Problem> {
+    fn document(&mut self) -> Result<Tree<'t>, Problem> {
         let mut found = None;
         loop {
             let (event, place) = self.next()?;
@@ -151,15 +155,15 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn value(&mut self, event: Event<'t>, place: Range<usize>, depth: usize) -> Result<Tree, Problem> {
+    fn value(&mut self, event: Event<'t>, place: Range<usize>, depth: usize) -> Result<Tree<'t>, Problem> {
         if depth > DEPTH_MAX {
             return Err(Problem::new(place, format!("nested deeper than {DEPTH_MAX}")));
         }
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_tag(tag.is_some(), &place)?;
-                let plain = style == ScalarStyle::Plain;
-                self.done(anchor, Value::Scalar { text: text.into_owned(), plain }, place, 1)
+                let text = self.written(text, &place);
+                self.done(anchor, Value::Scalar { text, plain: style == ScalarStyle::Plain }, place, 1)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), &place)?;
@@ -175,7 +179,7 @@ impl<'t> Reader<'t> {
                     list.push(tree);
                 };
                 self.open.pop();
-                self.done(anchor, Value::List(list), start..end, size)
+                self.done(anchor, Value::List(Rc::new(list)), start..end, size)
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), &place)?;
@@ -183,7 +187,7 @@ impl<'t> Reader<'t> {
                 let start = place.start;
                 let (map, size, end) = self.entries(depth)?;
                 self.open.pop();
-                self.done(anchor, Value::Map(map), start..end, size)
+                self.done(anchor, Value::Map(Rc::new(map)), start..end, size)
             }
             Event::Alias(anchor) => self.alias(anchor, place),
             _ => Err(Problem::new(place, "a value was expected here")),
@@ -191,9 +195,9 @@ impl<'t> Reader<'t> {
     }
 
     /// The entries of a map, how many values they hold, and where they end.
-    fn entries(&mut self, depth: usize) -> Result<(Entries, usize, usize), Problem> {
-        let (mut map, mut size) = (Vec::new(), 1);
-        let mut seen: HashSet<String> = HashSet::new();
+    fn entries(&mut self, depth: usize) -> Result<(Entries<'t>, usize, usize), Problem> {
+        let (mut map, mut size): (Entries<'t>, usize) = (Vec::new(), 1);
+        let mut seen: HashSet<Cow<'t, str>> = HashSet::new();
         loop {
             let (event, place) = self.next()?;
             if event == Event::MappingEnd {
@@ -202,10 +206,10 @@ impl<'t> Reader<'t> {
             let Event::Scalar(text, _, _, None) = event else {
                 return Err(Problem::new(place, "a key must be a text"));
             };
-            let key = Key { text: text.into_owned(), span: place };
+            let key = Key { text: self.written(text, &place), span: place };
             // Most maps are small enough to be looked through.
             if map.len() == SMALL {
-                seen.extend(map.iter().map(|(key, _): &(Key, Tree)| key.text.clone()));
+                seen.extend(map.iter().map(|(key, _)| key.text.clone()));
             }
             let is_known = match map.len() < SMALL {
                 true => map.iter().any(|(known, _)| known.text == key.text),
@@ -221,7 +225,15 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn alias(&mut self, anchor: usize, place: Range<usize>) -> Result<Tree, Problem> {
+    /// A text that stands in the file as it is meant need not be kept a second time.
+    fn written(&self, text: Cow<'t, str>, place: &Range<usize>) -> Cow<'t, str> {
+        match self.text.get(place.start..place.start + text.len()) {
+            Some(written) if written == text => Cow::Borrowed(written),
+            _ => Cow::Owned(text.into_owned()),
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, place: Range<usize>) -> Result<Tree<'t>, Problem> {
         if self.open.contains(&anchor) {
             return Err(Problem::new(place, "this stands inside of what it repeats, and would never end"));
         }
@@ -233,12 +245,12 @@ impl<'t> Reader<'t> {
         Ok(Tree { span: place, ..tree })
     }
 
-    fn done(&mut self, anchor: usize, value: Value, span: Range<usize>, size: usize) -> Result<Tree, Problem> {
+    fn done(&mut self, anchor: usize, value: Value<'t>, span: Range<usize>, size: usize) -> Result<Tree<'t>, Problem> {
         self.count(1, &span)?;
         // The parser counts the blanks behind a value as part of it.
         let length = self.text.get(span.clone()).map_or(0, |text| text.trim_end().len());
         let span = span.start..span.start + length;
-        let tree = Tree { value: Rc::new(value), span, size };
+        let tree = Tree { value, span, size };
         if anchor > 0 {
             self.anchors.insert(anchor, tree.clone());
         }
@@ -264,11 +276,11 @@ impl<'t> Reader<'t> {
     }
 }
 
-impl Tree {
+impl Tree<'_> {
     /// What it is, in words.
     pub(super) fn kind(&self) -> &'static str {
-        match &*self.value {
-            Value::Scalar { text, plain: true } if matches!(text.as_str(), "" | "~" | "null") => "nothing",
+        match &self.value {
+            Value::Scalar { .. } if self.is_nothing() => "nothing",
             Value::Scalar { .. } => "a text",
             Value::List(_) => "a list",
             Value::Map(_) => "a map",
@@ -276,34 +288,35 @@ impl Tree {
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.kind() == "nothing"
+        matches!(&self.value, Value::Scalar { text, plain: true } if matches!(text.as_ref(), "" | "~" | "null"))
     }
 
     fn shifted(self, by: usize) -> Self {
         let move_on = |span: Range<usize>| span.start + by..span.end + by;
-        let value = match &*self.value {
+        let value = match &self.value {
             Value::Scalar { text, plain } => Value::Scalar { text: text.clone(), plain: *plain },
-            Value::List(list) => Value::List(list.iter().map(|tree| tree.clone().shifted(by)).collect()),
-            Value::Map(map) => Value::Map(
-                map.iter()
-                    .map(|(key, tree)| {
-                        let key = Key { text: key.text.clone(), span: move_on(key.span.clone()) };
-                        (key, tree.clone().shifted(by))
-                    })
-                    .collect(),
-            ),
+            Value::List(list) => Value::List(Rc::new(list.iter().map(|tree| tree.clone().shifted(by)).collect())),
+            Value::Map(map) => {
+                let moved = map.iter().map(|(key, tree)| {
+                    let key = Key { text: key.text.clone(), span: move_on(key.span.clone()) };
+                    (key, tree.clone().shifted(by))
+                });
+                Value::Map(Rc::new(moved.collect()))
+            }
         };
-        Self { value: Rc::new(value), span: move_on(self.span), size: self.size }
+        Self { value, span: move_on(self.span), size: self.size }
     }
 
     /// The value as JSON: plain numbers, booleans and nothing are what they look like, `on` and `no` are texts.
     pub(super) fn json(&self) -> serde_json::Value {
-        match &*self.value {
+        match &self.value {
             Value::Scalar { text, plain } => scalar(text, *plain),
             Value::List(list) => list.iter().map(Self::json).collect(),
-            Value::Map(map) => {
-                map.iter().map(|(key, tree)| (key.text.clone(), tree.json())).collect::<serde_json::Map<_, _>>().into()
-            }
+            Value::Map(map) => map
+                .iter()
+                .map(|(key, tree)| (key.text.to_string(), tree.json()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
         }
     }
 }

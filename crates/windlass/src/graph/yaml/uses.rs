@@ -14,7 +14,12 @@ pub(super) struct Used {
     pub(super) inputs: Map<String, Json>,
 }
 
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree, with: Option<&Tree>, queue: Option<&QueueName>) -> Option<Used> {
+pub(super) fn read(
+    reader: &Reader<'_>,
+    tree: &Tree<'_>,
+    with: Option<&Tree<'_>>,
+    queue: Option<&QueueName>,
+) -> Option<Used> {
     let named = reader.text(tree)?;
     let workflow = match reader.files.open(named, queue) {
         Ok(workflow) => workflow,
@@ -24,11 +29,16 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree, with: Option<&Tree>, queue:
     Some(Used { workflow, inputs })
 }
 
-fn read_with(reader: &Reader<'_>, at: &Tree, with: Option<&Tree>, workflow: &Workflow) -> Option<Map<String, Json>> {
+fn read_with(
+    reader: &Reader<'_>,
+    at: &Tree<'_>,
+    with: Option<&Tree<'_>>,
+    workflow: &Workflow,
+) -> Option<Map<String, Json>> {
     let defaults = workflow.inputs.iter().filter_map(|(name, input)| Some((name.clone(), input.default.clone()?)));
     let mut given: Map<String, Json> = defaults.collect();
     for (key, tree) in with.map_or(Some(&[][..]), |tree| reader.map(tree))? {
-        let Some(input) = workflow.inputs.get(&key.text) else {
+        let Some(input) = workflow.inputs.get(key.text.as_ref()) else {
             let near = nearest(&key.text, workflow.inputs.keys().map(String::as_str));
             let help = near.map(|near| format!("did you mean `{near}`?"));
             reader.say(Problem { help, ..Problem::new(key.span.clone(), format!("it has no input `{}`", key.text)) });
@@ -52,7 +62,7 @@ fn read_with(reader: &Reader<'_>, at: &Tree, with: Option<&Tree>, workflow: &Wor
                 continue;
             }
         };
-        given.insert(key.text.clone(), value);
+        given.insert(key.text.to_string(), value);
     }
     let missing = workflow.inputs.iter().filter(|(name, input)| input.required && !given.contains_key(*name));
     for (name, _) in missing {

@@ -63,7 +63,7 @@ pub enum Trigger {
 }
 
 /// Reads a workflow. Its jobs wait on `queue` where nobody says.
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str, queue: Option<&QueueName>) -> Option<Workflow> {
+pub(super) fn read(reader: &Reader<'_>, tree: &Tree<'_>, file: &str, queue: Option<&QueueName>) -> Option<Workflow> {
     let fields = reader.fields(tree, "a workflow", &KEYS)?;
     let stem = std::path::Path::new(file).file_stem().map_or("workflow".into(), |stem| stem.to_string_lossy());
     let name = fields.get("name").and_then(|tree| reader.text(tree)).unwrap_or(&stem).to_owned();
@@ -96,16 +96,16 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree, file: &str, queue: Option<&
 
 fn read_outputs(
     reader: &Reader<'_>,
-    tree: &Tree,
-    jobs: &Tree,
+    tree: &Tree<'_>,
+    jobs: &Tree<'_>,
     inputs: &BTreeSet<String>,
 ) -> Option<BTreeMap<String, Expr>> {
-    let ids: BTreeSet<String> = reader.map(jobs)?.iter().map(|(key, _)| key.text.clone()).collect();
+    let ids: BTreeSet<String> = reader.map(jobs)?.iter().map(|(key, _)| key.text.to_string()).collect();
     let names = Names { needs: &[], inputs, matrix: Columns::None, jobs: Some(&ids) };
     let mut outputs = BTreeMap::new();
     for (key, tree) in reader.map(tree)? {
         jobs::check_id(reader, &key.text, &key.span, "an output");
-        let value = match &*tree.value {
+        let value = match &tree.value {
             super::tree::Value::Map(_) => {
                 let fields = reader.fields(tree, "an output", &["value", "description"])?;
                 match fields.get("value") {
@@ -118,24 +118,24 @@ fn read_outputs(
         };
         let expr = reader.expr(value)?;
         names.check(reader, value, &expr, 0);
-        outputs.insert(key.text.clone(), expr);
+        outputs.insert(key.text.to_string(), expr);
     }
     Some(outputs)
 }
 
 const OUTPUT_HELP: &str = "write ${{ jobs.<job>.outputs.<key> }}";
 
-fn read_inputs(reader: &Reader<'_>, tree: &Tree) -> Option<BTreeMap<String, Input>> {
+fn read_inputs(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<BTreeMap<String, Input>> {
     let mut inputs = BTreeMap::new();
     for (key, tree) in reader.map(tree)? {
         let plain = Input { kind: InputKind::Text, description: None, default: None, required: false };
         let input = if tree.is_nothing() { Some(plain) } else { read_input(reader, tree) };
-        inputs.extend(input.map(|input| (key.text.clone(), input)));
+        inputs.extend(input.map(|input| (key.text.to_string(), input)));
     }
     Some(inputs)
 }
 
-fn read_input(reader: &Reader<'_>, tree: &Tree) -> Option<Input> {
+fn read_input(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Input> {
     let fields = reader.fields(tree, "an input", &["type", "description", "default", "required"])?;
     let kind = match fields.get("type").map(|tree| (reader.text(tree), tree)) {
         None | Some((Some("string"), _)) => InputKind::Text,
@@ -163,7 +163,7 @@ fn read_input(reader: &Reader<'_>, tree: &Tree) -> Option<Input> {
     Some(Input { kind, description, default, required })
 }
 
-fn read_triggers(reader: &Reader<'_>, tree: &Tree) -> Option<Vec<Trigger>> {
+fn read_triggers(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Trigger>> {
     let fields = reader.fields(tree, "`on`", &["schedule"])?;
     let mut triggers = Vec::new();
     for entry in fields.get("schedule").map_or(Some(&[][..]), |tree| reader.list(tree))? {

@@ -1,0 +1,278 @@
+//! The rows of runs. A run changes several times in one transaction, and again in the next: those in use are kept in memory
+//! and written once per transaction.
+
+use super::limit;
+use crate::db::{Db, Source};
+use crate::values::{Col, Name};
+use rusqlite::{Row as SqlRow, ToSql, params};
+use std::collections::BTreeMap;
+use windlass_core::engine::{NumberMap, RunRow, RunWalk};
+use windlass_core::id::{RunId, Token};
+use windlass_core::job::Held;
+use windlass_core::name::{Kind, WorkerId};
+use windlass_core::store::RunState;
+use windlass_core::time::Timestamp;
+use windlass_core::{Error, Result};
+
+const SELECT: &str = "SELECT seq,kind,name,definition_hash,fingerprint,state,stuck,summary,history_len,inbox_first,\
+                      inbox_next,engine,token,expires_at,last_token,ready,wake_at,created_at,changed_at,finished_at,keep_ms \
+                      FROM windlass_run WHERE id=?1";
+const PUT: &str = "INSERT INTO windlass_run(seq,id,kind,name,definition_hash,fingerprint,state,stuck,summary,history_len,\
+                   inbox_first,inbox_next,engine,token,expires_at,last_token,ready,wake_at,created_at,changed_at,finished_at,\
+                   keep_ms,look_at,remove_at) \
+                   VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24)";
+
+/// What never changes is left alone, and so is an index whose columns have not changed: SQLite writes to every index that a
+/// statement names a column of.
+macro_rules! update {
+    ($more:literal) => {
+        concat!(
+            "UPDATE windlass_run SET stuck=?2,summary=?3,history_len=?4,inbox_first=?5,inbox_next=?6,engine=?7,token=?8,\
+             expires_at=?9,last_token=?10,wake_at=?11,changed_at=?12,finished_at=?13",
+            $more,
+            " WHERE seq=?1"
+        )
+    };
+}
+const UPDATE: &str = update!("");
+const UPDATE_PLACE: &str = update!(",ready=?14,look_at=?15");
+const UPDATE_ALL: &str = update!(",ready=?14,look_at=?15,state=?16,remove_at=?17");
+
+/// Runs that stay in memory between transactions.
+const KEPT_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(super) struct RunRows {
+    rows: NumberMap<RunId, RunRow>,
+    /// What is not written, and what the indexes of the file say of it; nothing when it is not in the file yet.
+    dirty: BTreeMap<RunId, Option<Places>>,
+}
+
+/// What stands in indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    state: RunState,
+    ready: Option<u64>,
+    look_at: Option<Timestamp>,
+    remove_at: Option<Timestamp>,
+}
+
+impl Places {
+    fn of(row: &RunRow) -> Self {
+        Self { state: row.state, ready: row.ready, look_at: row.look_at(), remove_at: row.remove_at() }
+    }
+}
+
+fn read(id: RunId, row: &SqlRow<'_>) -> rusqlite::Result<RunRow> {
+    let number = |at: usize| -> rusqlite::Result<u64> { Ok(row.get::<_, Col<u64>>(at)?.0) };
+    let time = |at: usize| -> rusqlite::Result<Option<Timestamp>> {
+        Ok(row.get::<_, Option<Col<Timestamp>>>(at)?.map(|at| at.0))
+    };
+    let engine: Option<Name<WorkerId>> = row.get(11)?;
+    let token: Option<Col<Token>> = row.get(12)?;
+    let held = match (engine, token, time(13)?) {
+        (Some(Name(worker)), Some(Col(token)), Some(expires_at)) => Some(Held { token, worker, expires_at }),
+        _ => None,
+    };
+    Ok(RunRow {
+        id,
+        seq: number(0)?,
+        kind: row.get::<_, Name<Kind>>(1)?.0,
+        name: row.get(2)?,
+        definition_hash: row.get(3)?,
+        fingerprint: number(4)?,
+        state: row.get::<_, Col<_>>(5)?.0,
+        stuck: row.get(6)?,
+        summary: row.get(7)?,
+        history_len: number(8)?,
+        inbox_first: number(9)?,
+        inbox_next: number(10)?,
+        held,
+        last_token: row.get::<_, Option<Col<Token>>>(14)?.map(|token| token.0),
+        ready: row.get::<_, Option<Col<u64>>>(15)?.map(|place| place.0),
+        wake_at: time(16)?,
+        created_at: row.get::<_, Col<_>>(17)?.0,
+        changed_at: row.get::<_, Col<_>>(18)?.0,
+        finished_at: time(19)?,
+        keep_ms: number(20)?,
+    })
+}
+
+fn id(row: &SqlRow<'_>) -> rusqlite::Result<RunId> {
+    Ok(row.get::<_, Col<RunId>>(0)?.0)
+}
+
+impl RunRows {
+    pub(super) fn get<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<Option<RunRow>> {
+        if let Some(row) = self.rows.get(&id) {
+            return Ok(Some(row.clone()));
+        }
+        let found = db.one(SELECT, [Col(id)], |row| read(id, row)).map_err(|error| match error {
+            Error::Corrupt { what } if !what.starts_with("the database file") => {
+                Error::corrupt(format!("run {id}: {what}"))
+            }
+            other => other,
+        })?;
+        // Listings come across more than there is room for.
+        if let Some(row) = found.as_ref().filter(|_| self.rows.len() < KEPT_MAX) {
+            self.rows.insert(id, row.clone());
+        }
+        Ok(found)
+    }
+
+    /// Written with the next flush: most have changed again by then.
+    pub(super) fn put(&mut self, before: Option<&RunRow>, row: &RunRow) {
+        self.dirty.entry(row.id).or_insert_with(|| before.map(Places::of));
+        self.rows.insert(row.id, row.clone());
+    }
+
+    pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<()> {
+        self.rows.remove(&id);
+        self.dirty.remove(&id);
+        db.run("DELETE FROM windlass_run WHERE id=?1", [Col(id)])?;
+        Ok(())
+    }
+
+    pub(super) fn set_aside<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<()> {
+        db.run("UPDATE windlass_run SET ready=NULL,look_at=NULL WHERE id=?1", [Col(id)])?;
+        Ok(())
+    }
+
+    /// Writes what has changed.
+    pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
+        while let Some((id, before)) = self.dirty.pop_first() {
+            let Some(row) = self.rows.get(&id) else { continue };
+            write(db, before, row)?;
+        }
+        Ok(())
+    }
+
+    /// To be called when everything is written. Runs that rest are seldom asked for again.
+    pub(super) fn shrink(&mut self) {
+        if self.rows.len() > KEPT_MAX {
+            self.rows.retain(|_, row| !row.rests());
+        }
+        if self.rows.len() > KEPT_MAX {
+            self.rows.clear();
+        }
+    }
+
+    pub(super) fn ready<C: Source>(&mut self, db: &mut Db<C>, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
+        self.flush(db)?;
+        let sql = "SELECT id FROM windlass_run WHERE kind=?1 AND ready IS NOT NULL ORDER BY ready LIMIT ?2";
+        db.all_readable(sql, params![kind.as_str(), limit(max)], id)
+    }
+
+    pub(super) fn waking<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+        self.flush(db)?;
+        let sql = "SELECT id FROM windlass_run WHERE look_at IS NOT NULL AND look_at<=?1 ORDER BY look_at LIMIT ?2";
+        db.all_readable(sql, params![Col(until), limit(max)], id)
+    }
+
+    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
+        self.flush(db)?;
+        let sql = "SELECT look_at FROM windlass_run WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1";
+        db.one(sql, [], |row| Ok(row.get::<_, Col<Timestamp>>(0)?.0))
+    }
+
+    pub(super) fn removable<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+        self.flush(db)?;
+        let sql =
+            "SELECT id FROM windlass_run WHERE remove_at IS NOT NULL AND remove_at<=?1 ORDER BY remove_at LIMIT ?2";
+        db.all_readable(sql, params![Col(until), limit(max)], id)
+    }
+
+    pub(super) fn walk<C: Source>(&mut self, db: &mut Db<C>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
+        self.flush(db)?;
+        let place = |row: &SqlRow<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<RunId>>(1)?.0));
+        let end = if walk.descending { i64::MAX } else { -1 };
+        let after = walk.after.map_or(end, |after| i64::try_from(after).unwrap_or(i64::MAX));
+        let max = limit(walk.limit);
+        match (walk.state, walk.descending) {
+            (None, false) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE seq>?1 ORDER BY seq LIMIT ?2";
+                db.all_readable(sql, params![after, max], place)
+            }
+            (None, true) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE seq<?1 ORDER BY seq DESC LIMIT ?2";
+                db.all_readable(sql, params![after, max], place)
+            }
+            (Some(state), false) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq>?2 ORDER BY seq LIMIT ?3";
+                db.all_readable(sql, params![Col(state), after, max], place)
+            }
+            (Some(state), true) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq<?2 ORDER BY seq DESC LIMIT ?3";
+                db.all_readable(sql, params![Col(state), after, max], place)
+            }
+        }
+    }
+}
+
+fn write<C: Source>(db: &mut Db<C>, before: Option<Places>, row: &RunRow) -> Result<()> {
+    let Some(before) = before else { return insert(db, row) };
+    let (held, places) = (row.held.as_ref(), Places::of(row));
+    let values: [&dyn ToSql; 17] = [
+        &Col(row.seq),
+        &row.stuck,
+        &row.summary,
+        &Col(row.history_len),
+        &Col(row.inbox_first),
+        &Col(row.inbox_next),
+        &held.map(|held| held.worker.as_str()),
+        &held.map(|held| Col(held.token)),
+        &held.map(|held| Col(held.expires_at)),
+        &row.last_token.map(Col),
+        &row.wake_at.map(Col),
+        &Col(row.changed_at),
+        &row.finished_at.map(Col),
+        &places.ready.map(Col),
+        &places.look_at.map(Col),
+        &Col(row.state),
+        &places.remove_at.map(Col),
+    ];
+    let (sql, count) = if before == places {
+        (UPDATE, 13)
+    } else if (before.state, before.remove_at) == (places.state, places.remove_at) {
+        (UPDATE_PLACE, 15)
+    } else {
+        (UPDATE_ALL, 17)
+    };
+    let changed = db.run(sql, &values[..count])?;
+    debug_assert_eq!(changed, 1, "a run is written once");
+    Ok(())
+}
+
+fn insert<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
+    let held = row.held.as_ref();
+    db.run(
+        PUT,
+        params![
+            Col(row.seq),
+            Col(row.id),
+            row.kind.as_str(),
+            row.name,
+            row.definition_hash,
+            Col(row.fingerprint),
+            Col(row.state),
+            row.stuck,
+            row.summary,
+            Col(row.history_len),
+            Col(row.inbox_first),
+            Col(row.inbox_next),
+            held.map(|held| held.worker.as_str()),
+            held.map(|held| Col(held.token)),
+            held.map(|held| Col(held.expires_at)),
+            row.last_token.map(Col),
+            row.ready.map(Col),
+            row.wake_at.map(Col),
+            Col(row.created_at),
+            Col(row.changed_at),
+            row.finished_at.map(Col),
+            Col(row.keep_ms),
+            row.look_at().map(Col),
+            row.remove_at().map(Col)
+        ],
+    )?;
+    Ok(())
+}
