@@ -44,8 +44,8 @@ jobs:
   end: { needs: [left, right], kind: say }
 ";
 
-/// Refuses every step that starts a job.
-struct NoRoom(Arc<dyn Store>);
+/// Refuses every step that starts a job, but so many.
+struct NoRoom(Arc<dyn Store>, AtomicU32);
 
 const NO_ROOM: &str = "lanes is 2, at most 1 is allowed";
 
@@ -56,7 +56,9 @@ impl Wrap for NoRoom {
     }
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> windlass::Result<Vec<windlass::Result<RunCommitted>>> {
-        if commits.iter().any(|commit| !commit.step.jobs.is_empty()) {
+        let starts = commits.iter().any(|commit| !commit.step.jobs.is_empty());
+        let room = |left: u32| left.checked_sub(1);
+        if starts && self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
             let refused = |_| Err(Error::limit("lanes", 1, 2));
             return Ok(commits.iter().map(refused).collect());
         }
@@ -65,7 +67,11 @@ impl Wrap for NoRoom {
 }
 
 fn strict(store: &Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(Wrapped(NoRoom(Arc::clone(store))))
+    strict_after(store, 0)
+}
+
+fn strict_after(store: &Arc<dyn Store>, steps: u32) -> Arc<dyn Store> {
+    Arc::new(Wrapped(NoRoom(Arc::clone(store), AtomicU32::new(steps))))
 }
 
 /// Advances what can be advanced, without room for new jobs.
@@ -75,15 +81,21 @@ async fn settle_without_room(store: &Arc<dyn Store>) {
 
 /// A run whose first node is done, and of which nothing more could be started.
 async fn stuck(store: &Arc<dyn Store>, said: &Arc<Said>) -> RunId {
+    let run = begun(store, said, DIAMOND).await;
+    settle_without_room(store).await;
+    run
+}
+
+/// A run whose first node is done, which nobody has taken in.
+async fn begun(store: &Arc<dyn Store>, said: &Arc<Said>, text: &str) -> RunId {
     let runs = Runs::new(Arc::clone(store));
     let working = Running::start(worker(store, said).without_runs());
-    let graph = yaml::read("test.yml", DIAMOND).unwrap_or_else(|problems| panic!("{problems}")).graph;
+    let graph = yaml::read("test.yml", text).unwrap_or_else(|problems| panic!("{problems}")).graph;
     let run = runs.start(NewGraphRun::new(graph)).await.unwrap();
     while runs.status(run).await.unwrap().unwrap().run.inbox_len == 0 {
         tokio::task::yield_now().await;
     }
     working.drain().await;
-    settle_without_room(store).await;
     run
 }
 
@@ -179,6 +191,25 @@ async fn a_stuck_run_is_cancelled_also_when_nothing_of_it_can_be_started() {
     assert_eq!(outcomes, [done, not_run, not_run, not_run], "what was done is not undone");
     assert_eq!(store.queues().await.unwrap()[0].counts.ready, 0);
     assert_eq!(runs.cancel(run, "again").await.unwrap(), RunState::Cancelled, "an ended one is left as it is");
+}
+
+#[tokio::test]
+async fn a_run_that_got_stuck_half_way_through_a_thought_is_cancelled() {
+    let (store, _) = memory();
+    let said = Arc::new(Said::default());
+    let mut text = "jobs:\n  top: { kind: say }\n".to_owned();
+    for n in 0..600 {
+        text.push_str(&format!("  n{n}: {{ needs: top, kind: say }}\n"));
+    }
+    let run = begun(&store, &said, &text).await;
+    Engine::new(strict_after(&store, 1)).unwrap().settle().await.unwrap();
+    assert_eq!(word(&store, run).await.as_deref(), Some(NO_ROOM));
+    let started = store.queues().await.unwrap()[0].counts.ready;
+    assert!((1..600).contains(&started), "{started} were started");
+    let runs = Runs::new(strict(&store));
+    let cancelled = tokio::time::timeout(LONG, runs.cancel(run, "enough")).await.expect("it does not hang");
+    assert_eq!(cancelled.unwrap(), RunState::Cancelled);
+    assert_eq!(store.queues().await.unwrap()[0].counts.ready, 0);
 }
 
 #[tokio::test]

@@ -88,9 +88,13 @@ impl Mind {
                     .cancels
                     .extend(node.instances.iter().filter(|one| one.outcome.is_none()).filter_map(|one| one.job));
             }
-            let mut new_job = || ids.next();
-            let events = resume(&self.graph, &mut self.progress, &self.inputs, &mut new_job);
-            happened.extend(self.draft(events, now, &mut drafts)?);
+            // Whatever was about to start stays where it is when the run is to stop.
+            let stops = |one: &Happened| matches!(one, Happened::Cancel { .. } | Happened::TimedOut);
+            if !happened.iter().any(stops) {
+                let mut new_job = || ids.next();
+                let events = resume(&self.graph, &mut self.progress, &self.inputs, &mut new_job);
+                happened.extend(self.draft(events, now, &mut drafts)?);
+            }
         }
         // A job that cannot be made has failed, and that is something that has happened.
         loop {
