@@ -161,7 +161,7 @@ local OF_RUNS = { i = E.INBOX, h = E.HISTORY }
 local function empty(entry)
   local row, from, to = match(entry, '^(%x+) (%d+) (%d+)$')
   if row then
-    local gone, following = cut(E.LOGS, row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, 200000)
+    local gone, following = cut(E.LOGS, row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, 2000000)
     return gone, following and row .. ' ' .. E.int(following) .. ' ' .. to
   end
   local kind, unknown, run, first, last = match(entry, '^([ih])(%*?) (%x+) (%d+) (%d+)$')

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The longest line; a longer one is refused, and writers cut it into several.
 pub const LOG_LINE_BYTES_MAX: usize = 64 << 10;
 /// The most lines that are kept of one job; the oldest go first.
-pub const LOG_LINES_MAX: u64 = 100_000;
+pub const LOG_LINES_MAX: u64 = 1_000_000;
 
 /// Append-only logs of jobs.
 #[async_trait]
