@@ -14,6 +14,7 @@ use crate::store::{
     ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim, RunCommit,
     RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunsClaimed, check_batch,
 };
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Outputs and messages that one claim hands out of one inbox, in bytes; one item always.
@@ -32,9 +33,14 @@ impl PreparedRun {
     /// Checks a whole call; a run that is refused keeps its place.
     pub fn batch(runs: Vec<NewRun>) -> Result<Vec<Result<Self>>> {
         check_batch(runs.len())?;
+        // Runs of one call are mostly of one workflow, and share its text.
+        let mut last: Option<(Bytes, [u8; 16])> = None;
         let prepare = |run: NewRun| {
             run.check()?;
-            let (fingerprint, definition_hash) = (run.fingerprint(), run.definition_hash());
+            let known = last.as_ref().filter(|(text, _)| text.as_ptr_range() == run.definition.as_ptr_range());
+            let definition_hash = known.map_or_else(|| run.definition_hash(), |(_, hash)| *hash);
+            last = Some((run.definition.clone(), definition_hash));
+            let fingerprint = run.fingerprint_with(&definition_hash);
             let mut run = run;
             let jobs = Prepared::known(std::mem::take(&mut run.step.jobs));
             Ok(Self { run, jobs, fingerprint, definition_hash })
