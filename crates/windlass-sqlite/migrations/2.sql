@@ -1,5 +1,5 @@
 -- Purpose: runs of workflows. Run states are numbered as in windlass_run_state.
--- Outcomes: jobs know their run; runs, their texts, their history and their inbox have tables; windlass_runs shows them.
+-- Outcomes: jobs know their run; runs, their definitions, inputs, histories and inboxes have tables; windlass_runs shows them.
 
 ALTER TABLE windlass_job ADD COLUMN run TEXT;
 
@@ -20,12 +20,26 @@ CREATE INDEX windlass_run_look ON windlass_run (look_at) WHERE look_at IS NOT NU
 CREATE INDEX windlass_run_in_state ON windlass_run (state, seq);
 CREATE INDEX windlass_run_remove ON windlass_run (remove_at) WHERE remove_at IS NOT NULL;
 
-CREATE TABLE windlass_run_text (run TEXT PRIMARY KEY, definition BLOB NOT NULL, input BLOB NOT NULL);
+CREATE INDEX windlass_run_definition ON windlass_run (definition_hash);
 
-CREATE TABLE windlass_history (run TEXT NOT NULL, number INTEGER NOT NULL, entry BLOB NOT NULL, PRIMARY KEY (run, number))
-  WITHOUT ROWID;
-CREATE TABLE windlass_inbox (run TEXT NOT NULL, number INTEGER NOT NULL, item TEXT NOT NULL, PRIMARY KEY (run, number))
-  WITHOUT ROWID;
+-- Runs of one workflow share its definition.
+CREATE TABLE windlass_definition (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, definition BLOB NOT NULL);
+
+-- Whatever else belongs to a run stands under its `seq`.
+CREATE TABLE windlass_run_input (run INTEGER PRIMARY KEY, input BLOB NOT NULL);
+
+-- What a step has added, in the order of steps: `first` is the number of its first entry, and each entry stands behind its
+-- length in four bytes, least first.
+CREATE TABLE windlass_history (
+  place INTEGER PRIMARY KEY, run INTEGER NOT NULL, first INTEGER NOT NULL, entries BLOB NOT NULL
+);
+CREATE UNIQUE INDEX windlass_history_of ON windlass_history (run, first);
+
+-- A run's inbox begins at its `inbox_first`; what was handled before goes later.
+CREATE TABLE windlass_inbox (
+  place INTEGER PRIMARY KEY, run INTEGER NOT NULL, number INTEGER NOT NULL, item TEXT NOT NULL
+);
+CREATE UNIQUE INDEX windlass_inbox_of ON windlass_inbox (run, number);
 
 -- For people: `SELECT * FROM windlass_runs WHERE state = 'failed'`.
 CREATE VIEW windlass_runs AS

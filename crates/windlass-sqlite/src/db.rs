@@ -198,6 +198,25 @@ impl<C: Source> Db<C> {
         Self::note(&mut self.failure, outcome)
     }
 
+    /// The rows of a query, until `read` has enough.
+    pub(crate) fn each(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
+    ) -> Result<()> {
+        let outcome = self.source.with(sql, |statement| {
+            let mut rows = statement.query(params)?;
+            while let Some(row) = rows.next()? {
+                if !read(row)? {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        Self::note(&mut self.failure, outcome)
+    }
+
     /// All rows of a query that was put together.
     pub(crate) fn all_of<R>(
         &mut self,

@@ -29,13 +29,22 @@ impl Prepared {
     /// Checks a job.
     pub fn new(job: NewJob) -> Result<Self> {
         job.check()?;
-        Ok(Self { id: job.effective_id(), fingerprint: job.fingerprint(), job })
+        Ok(Self::of(job))
     }
 
     /// Checks a whole call; a job that is refused keeps its place.
     pub fn batch(jobs: Vec<NewJob>) -> Result<Vec<Result<Self>>> {
         check_batch(jobs.len())?;
         Ok(jobs.into_iter().map(Self::new).collect())
+    }
+
+    /// The same for jobs that were checked.
+    pub(super) fn known(jobs: Vec<NewJob>) -> Vec<Result<Self>> {
+        jobs.into_iter().map(|job| Ok(Self::of(job))).collect()
+    }
+
+    fn of(job: NewJob) -> Self {
+        Self { id: job.effective_id(), fingerprint: job.fingerprint(), job }
     }
 
     /// The same for jobs that come from outside, and therefore belong to no run.
@@ -253,8 +262,14 @@ impl<T: Tables> Step<'_, T> {
                 lanes = self.lanes_where(queue, |lane| lane.jobs > 0)?.len();
             }
         }
+        let len_max = len_max.filter(|_| spec.run.is_none());
+        if known && len_max.is_none() {
+            // It takes nothing that another one could miss.
+            plan.ids.insert(id, fingerprint);
+            return Ok(());
+        }
         let queue = plan.queues.entry(spec.queue.clone()).or_default();
-        match len_max.filter(|_| spec.run.is_none()) {
+        match len_max {
             Some(max) if length + queue.jobs >= max => return Err(full(&spec.queue, max)),
             _ => {}
         }

@@ -3,10 +3,10 @@
 use super::Step;
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
 use crate::name::QueueName;
-use crate::store::{FeedCursor, FeedEvent, FeedPage, FeedRequest, Transition};
+use crate::store::{FeedCursor, FeedEvent, FeedPage, FeedRequest, RunChange, RunState, Transition};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`Feed::read_feed`](crate::store::Feed::read_feed).
@@ -32,10 +32,12 @@ impl<T: Tables> Step<'_, T> {
 const VERSION: u8 = 1;
 const TAG_JOB: u8 = 0;
 const TAG_OTHER: u8 = 1;
+const TAG_RUN: u8 = 2;
 /// Stands for "no state".
 const NONE: u8 = 0xff;
 
-/// The events of one entry, packed: a queue's name is written once, a transition takes 28 bytes.
+/// The events of one entry, packed: a queue's name is written once, a transition takes 28 bytes, and so does the change of a
+/// run.
 pub fn encode_events(events: &[FeedEvent]) -> Result<Vec<u8>> {
     let mut names: Vec<&QueueName> = Vec::new();
     let mut body = Vec::with_capacity(events.len() * 28);
@@ -53,6 +55,13 @@ pub fn encode_events(events: &[FeedEvent]) -> Result<Vec<u8>> {
                 body.extend(job.job.bits().to_le_bytes());
                 body.extend([verb_code(job.verb), state_code(job.from), state_code(job.to)]);
                 body.extend(job.attempt.to_le_bytes());
+            }
+            FeedEvent::Run(run) => {
+                body.push(TAG_RUN);
+                body.extend(run.run.partition().to_le_bytes());
+                body.extend(run.run.bits().to_le_bytes());
+                body.push(run_state_code(run.state));
+                body.extend(run.history_len.to_le_bytes());
             }
             other => {
                 let text = serde_json::to_vec(other).map_err(|e| Error::corrupt(e.to_string()))?;
@@ -134,6 +143,13 @@ impl<'b> Reader<'b> {
                     attempt,
                 }))
             }
+            TAG_RUN => {
+                let partition = u16::from_le_bytes(self.take()?);
+                let bits = u128::from_le_bytes(self.take()?);
+                let state = run_state_of(self.byte()?)?;
+                let history_len = u64::from_le_bytes(self.take()?);
+                Ok(FeedEvent::Run(RunChange { run: RunId::from_parts(partition, bits), state, history_len }))
+            }
             TAG_OTHER => {
                 let len = u32::from_le_bytes(self.take()?);
                 let text = self.slice(usize::try_from(len).map_err(|_| damaged())?)?;
@@ -169,6 +185,18 @@ fn state_of(code: u8) -> Result<Option<State>> {
     }
 }
 
+fn run_state_code(state: Option<RunState>) -> u8 {
+    let place = state.and_then(|state| RunState::ALL.iter().position(|known| *known == state));
+    place.and_then(|place| u8::try_from(place).ok()).unwrap_or(NONE)
+}
+
+fn run_state_of(code: u8) -> Result<Option<RunState>> {
+    match code {
+        NONE => Ok(None),
+        code => RunState::ALL.get(usize::from(code)).copied().map(Some).ok_or_else(damaged),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +215,10 @@ mod tests {
                 to: State::ALL.get(to).copied(),
                 attempt,
             })),
+            (any::<u16>(), any::<u128>(), 0usize..5, any::<u64>()).prop_map(|(partition, bits, state, history_len)| {
+                let (run, state) = (RunId::from_parts(partition, bits), RunState::ALL.get(state).copied());
+                FeedEvent::Run(RunChange { run, state, history_len })
+            }),
             Just(FeedEvent::ScheduleFired {
                 schedule: ScheduleName::new("nightly").unwrap(),
                 tick: Timestamp::from_ms(1_000)

@@ -317,7 +317,7 @@ pub struct RunRow {
     /// Which engines can advance it.
     pub kind: Kind,
     /// What people call it.
-    pub name: String,
+    pub name: Arc<str>,
     /// Tells definitions apart.
     pub definition_hash: [u8; 16],
     /// Tells its content from another one under the same id.
@@ -327,7 +327,7 @@ pub struct RunRow {
     /// Why nobody can advance it.
     pub stuck: Option<String>,
     /// What its engine says in short.
-    pub summary: String,
+    pub summary: Arc<str>,
     /// Entries of its history.
     pub history_len: u64,
     /// The number of the oldest item of its inbox.

@@ -16,6 +16,7 @@ use crate::schedule::Schedule;
 use crate::store::{GroupSettings, LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// A struct, field by field. The compiler notices one that is missing.
 macro_rules! stored {
@@ -215,6 +216,16 @@ impl Stored for String {
 
     fn read(from: &mut Reader<'_>) -> Result<Self> {
         from.text().map(str::to_owned)
+    }
+}
+
+impl Stored for Arc<str> {
+    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+        write_bytes(self.as_bytes(), to)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        from.text().map(Self::from)
     }
 }
 

@@ -1,27 +1,27 @@
 //! Runs of the memory store.
 
 use super::tables::MemoryTables;
-use crate::engine::{RunRow, RunTables, RunWalk};
+use crate::engine::{NumberMap, RunRow, RunTables, RunWalk};
 use crate::error::Result;
 use crate::id::RunId;
 use crate::name::Kind;
 use crate::store::{RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug, Default)]
 struct Texts {
     definition: Bytes,
     input: Bytes,
     history: Vec<Bytes>,
-    inbox: BTreeMap<u64, RunItem>,
+    inbox: VecDeque<(u64, RunItem)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    rows: HashMap<RunId, RunRow>,
-    texts: HashMap<RunId, Texts>,
+    rows: NumberMap<RunId, RunRow>,
+    texts: NumberMap<RunId, Texts>,
     ready: BTreeSet<(Kind, u64, RunId)>,
     looks: BTreeSet<(Timestamp, RunId)>,
     all: BTreeMap<u64, RunId>,
@@ -97,19 +97,19 @@ impl Runs {
     }
 
     pub(super) fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) {
-        self.texts.entry(id).or_default().inbox.insert(number, item);
+        self.texts.entry(id).or_default().inbox.push_back((number, item));
     }
 
     pub(super) fn inbox(&self, id: RunId, from: u64, limit: usize) -> Vec<(u64, RunItem)> {
         self.texts.get(&id).map_or_else(Vec::new, |texts| {
-            texts.inbox.range(from..).take(limit).map(|(number, item)| (*number, item.clone())).collect()
+            texts.inbox.iter().filter(|(number, _)| *number >= from).take(limit).cloned().collect()
         })
     }
 
     pub(super) fn trim_inbox(&mut self, id: RunId, to: u64) {
         if let Some(texts) = self.texts.get_mut(&id) {
-            while texts.inbox.first_key_value().is_some_and(|(number, _)| *number < to) {
-                texts.inbox.pop_first();
+            while texts.inbox.front().is_some_and(|(number, _)| *number < to) {
+                texts.inbox.pop_front();
             }
         }
     }

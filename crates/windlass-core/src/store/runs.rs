@@ -124,8 +124,13 @@ impl NewRun {
     /// Tells two contents under the same id apart. The first step follows from the content, but for the ids of its jobs, which
     /// are chosen anew by whoever repeats it.
     pub fn fingerprint(&self) -> u64 {
+        self.fingerprint_with(&self.definition_hash())
+    }
+
+    /// The same, for whoever knows [`definition_hash`](Self::definition_hash) already: definitions are long.
+    pub fn fingerprint_with(&self, definition_hash: &[u8; 16]) -> u64 {
         let mut hash = blake3::Hasher::new();
-        for part in [self.kind.as_str().as_bytes(), self.name.as_bytes(), &self.definition, &self.input] {
+        for part in [self.kind.as_str().as_bytes(), self.name.as_bytes(), definition_hash, &self.input] {
             hash.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         hash.update(&self.keep_ms.unwrap_or(RUN_KEPT_MS).to_le_bytes());
@@ -134,9 +139,7 @@ impl NewRun {
 }
 
 fn half(hash: &blake3::Hash) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&hash.as_bytes()[..16]);
-    half
+    hash.as_bytes()[..16].try_into().unwrap_or_default()
 }
 
 fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {

@@ -7,6 +7,7 @@
 mod delegate;
 mod groups;
 mod ids;
+mod inboxes;
 mod jobs;
 mod meta;
 mod moves;
@@ -22,12 +23,14 @@ mod specs;
 use crate::db::{Db, Kept, Source};
 use groups::Groups;
 use ids::Ids;
+use inboxes::Inboxes;
 use meta::Meta;
 use moves::Moves;
 use queues::Queues;
 use recent::Recent;
 use rest::Minutes;
 use run_rows::RunRows;
+use runs::Histories;
 
 use windlass_core::{Error, Result};
 
@@ -43,6 +46,8 @@ pub struct SqliteTables<C = Kept> {
     ids: Ids,
     moves: Moves,
     run_rows: RunRows,
+    histories: Histories,
+    inboxes: Inboxes,
     /// The version of the file that the cache belongs to.
     data_version: i64,
 }
@@ -59,6 +64,8 @@ impl<C: Source> SqliteTables<C> {
             ids: Ids::default(),
             moves: Moves::default(),
             run_rows: RunRows::default(),
+            histories: Histories::default(),
+            inboxes: Inboxes::default(),
             data_version: -1,
         }
     }
@@ -85,6 +92,8 @@ impl<C: Source> SqliteTables<C> {
         self.ids = Ids::default();
         self.moves = Moves::default();
         self.run_rows = RunRows::default();
+        self.histories = Histories::default();
+        self.inboxes = Inboxes::default();
         self.data_version = -1;
     }
 
@@ -92,6 +101,8 @@ impl<C: Source> SqliteTables<C> {
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.moves.settle(&mut self.db)?;
         self.run_rows.flush(&mut self.db)?;
+        self.histories.flush(&mut self.db)?;
+        self.inboxes.flush(&mut self.db)?;
         self.queues.flush(&mut self.db)?;
         self.groups.flush(&mut self.db)?;
         self.minutes.flush(&mut self.db)?;
@@ -99,6 +110,7 @@ impl<C: Source> SqliteTables<C> {
         self.groups.shrink();
         self.recent.shrink();
         self.run_rows.shrink();
+        self.inboxes.shrink();
         self.ids.end_transaction();
         Ok(())
     }

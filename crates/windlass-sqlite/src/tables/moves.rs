@@ -16,7 +16,7 @@ use windlass_core::job::State;
 use windlass_core::{Error, Result};
 
 /// Rows of one statement.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 
 const PUT_JOB: &str = "INSERT OR IGNORE INTO windlass_job(row,id,queue,lane,grp,ord,priority,flags,attempts_max,stalls_max,\
                        created_at,fingerprint,dedup,run,payload,content_type,rest) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
@@ -33,7 +33,7 @@ fn marks(n: usize) -> String {
 }
 
 /// `INSERT INTO … VALUES(…)` for many rows.
-fn many(one: &str) -> String {
+pub(super) fn many(one: &str) -> String {
     let row = one.rsplit_once("VALUES").map_or("", |(_, row)| row);
     format!("{one}{}", format!(",{row}").repeat(ROWS - 1))
 }

@@ -5,7 +5,7 @@ use super::limit;
 use crate::db::{Db, Source};
 use crate::values::{Col, Name};
 use rusqlite::{Row as SqlRow, ToSql, params};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::engine::{NumberMap, RunRow, RunWalk};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::Held;
@@ -37,6 +37,9 @@ macro_rules! update {
 const UPDATE: &str = update!("");
 const UPDATE_PLACE: &str = update!(",ready=?14,look_at=?15");
 const UPDATE_ALL: &str = update!(",ready=?14,look_at=?15,state=?16,remove_at=?17");
+/// What a claim does, and the end of a job: most of all changes.
+const HOLD: &str = "UPDATE windlass_run SET engine=?2,token=?3,expires_at=?4,ready=NULL,look_at=?4 WHERE seq=?1";
+const TELL: &str = "UPDATE windlass_run SET inbox_next=?2,changed_at=?3,ready=?4 WHERE seq=?1";
 
 /// Runs that stay in memory between transactions.
 const KEPT_MAX: usize = 10_000;
@@ -44,8 +47,10 @@ const KEPT_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct RunRows {
     rows: NumberMap<RunId, RunRow>,
-    /// What is not written, and what the indexes of the file say of it; nothing when it is not in the file yet.
-    dirty: BTreeMap<RunId, Option<Places>>,
+    /// What is not written, by number, and what the file says of it; nothing when it is not in the file yet.
+    dirty: BTreeMap<u64, (RunId, Option<RunRow>)>,
+    /// Definitions that are in the file.
+    defined: BTreeSet<[u8; 16]>,
 }
 
 /// What stands in indexes.
@@ -120,16 +125,44 @@ impl RunRows {
         Ok(found)
     }
 
+    /// The number of a run, whether or not the rest of it can be read.
+    pub(super) fn number<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<Option<u64>> {
+        match self.rows.get(&id) {
+            Some(row) => Ok(Some(row.seq)),
+            None => {
+                db.one("SELECT seq FROM windlass_run WHERE id=?1", [Col(id)], |row| Ok(row.get::<_, Col<u64>>(0)?.0))
+            }
+        }
+    }
+
+    /// Keeps the definition of a run, if no other run has brought it.
+    pub(super) fn put_definition<C: Source>(&mut self, db: &mut Db<C>, id: RunId, definition: &[u8]) -> Result<()> {
+        let row = self.rows.get(&id).ok_or_else(|| Error::not_found(format!("the run {id}")))?;
+        let hash = row.definition_hash;
+        if self.defined.insert(hash) {
+            let sql = "INSERT OR IGNORE INTO windlass_definition(hash,definition) VALUES(?1,?2)";
+            db.run(sql, params![hash, definition])?;
+        }
+        Ok(())
+    }
+
     /// Written with the next flush: most have changed again by then.
     pub(super) fn put(&mut self, before: Option<&RunRow>, row: &RunRow) {
-        self.dirty.entry(row.id).or_insert_with(|| before.map(Places::of));
+        self.dirty.entry(row.seq).or_insert_with(|| (row.id, before.cloned()));
         self.rows.insert(row.id, row.clone());
     }
 
     pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<()> {
+        self.flush(db)?;
         self.rows.remove(&id);
-        self.dirty.remove(&id);
+        let sql = "SELECT definition_hash FROM windlass_run WHERE id=?1";
+        let hash: Option<Vec<u8>> = db.one_readable(sql, [Col(id)], |row| row.get(0))?;
         db.run("DELETE FROM windlass_run WHERE id=?1", [Col(id)])?;
+        // The last one takes the definition along.
+        self.defined.clear();
+        let sql = "DELETE FROM windlass_definition WHERE hash=?1 \
+                   AND NOT EXISTS (SELECT 1 FROM windlass_run WHERE definition_hash=?1)";
+        db.run(sql, [hash])?;
         Ok(())
     }
 
@@ -140,9 +173,12 @@ impl RunRows {
 
     /// Writes what has changed.
     pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        while let Some((id, before)) = self.dirty.pop_first() {
-            let Some(row) = self.rows.get(&id) else { continue };
-            write(db, before, row)?;
+        for (id, before) in std::mem::take(&mut self.dirty).into_values() {
+            match (self.rows.get(&id), before) {
+                (Some(row), Some(before)) => update(db, &before, row)?,
+                (Some(row), None) => insert(db, row)?,
+                (None, _) => {}
+            }
         }
         Ok(())
     }
@@ -154,6 +190,9 @@ impl RunRows {
         }
         if self.rows.len() > KEPT_MAX {
             self.rows.clear();
+        }
+        if self.defined.len() > KEPT_MAX {
+            self.defined.clear();
         }
     }
 
@@ -209,9 +248,36 @@ impl RunRows {
     }
 }
 
-fn write<C: Source>(db: &mut Db<C>, before: Option<Places>, row: &RunRow) -> Result<()> {
-    let Some(before) = before else { return insert(db, row) };
-    let (held, places) = (row.held.as_ref(), Places::of(row));
+/// Writes a change, in the shortest way that says all of it.
+fn update<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Result<()> {
+    let held = row.held.as_ref();
+    let changed = if let Some(held) = held.filter(|_| row.ready.is_none() && *row == but(before, |is| hold(is, row))) {
+        db.run(HOLD, params![Col(row.seq), held.worker.as_str(), Col(held.token), Col(held.expires_at)])?
+    } else if row.look_at() == before.look_at() && *row == but(before, |is| tell(is, row)) {
+        db.run(TELL, params![Col(row.seq), Col(row.inbox_next), Col(row.changed_at), row.ready.map(Col)])?
+    } else {
+        update_all(db, before, row)?
+    };
+    debug_assert_eq!(changed, 1, "a run is written once");
+    Ok(())
+}
+
+fn but(row: &RunRow, change: impl FnOnce(&mut RunRow)) -> RunRow {
+    let mut row = row.clone();
+    change(&mut row);
+    row
+}
+
+fn hold(row: &mut RunRow, like: &RunRow) {
+    (row.held, row.ready) = (like.held.clone(), like.ready);
+}
+
+fn tell(row: &mut RunRow, like: &RunRow) {
+    (row.inbox_next, row.changed_at, row.ready) = (like.inbox_next, like.changed_at, like.ready);
+}
+
+fn update_all<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Result<usize> {
+    let (held, before, places) = (row.held.as_ref(), Places::of(before), Places::of(row));
     let values: [&dyn ToSql; 17] = [
         &Col(row.seq),
         &row.stuck,
@@ -238,9 +304,7 @@ fn write<C: Source>(db: &mut Db<C>, before: Option<Places>, row: &RunRow) -> Res
     } else {
         (UPDATE_ALL, 17)
     };
-    let changed = db.run(sql, &values[..count])?;
-    debug_assert_eq!(changed, 1, "a run is written once");
-    Ok(())
+    db.run(sql, &values[..count])
 }
 
 fn insert<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {

@@ -91,10 +91,10 @@ fn view(row: RunRow) -> Run {
     Run {
         id: row.id,
         kind: row.kind,
-        name: row.name,
+        name: row.name.as_ref().to_owned(),
         state: row.state,
         stuck: row.stuck,
-        summary: row.summary,
+        summary: row.summary.as_ref().to_owned(),
         history_len: row.history_len,
         inbox_len: row.inbox_next.saturating_sub(row.inbox_first),
         engine: row.held.map(|held| held.worker),

@@ -14,6 +14,8 @@ use crate::store::{
     ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim, RunCommit,
     RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunsClaimed, check_batch,
 };
+use bytes::Bytes;
+use std::sync::Arc;
 
 /// Outputs and messages that one claim hands out of one inbox, in bytes; one item always.
 const INBOX_BYTES: usize = 4 << 20;
@@ -31,11 +33,16 @@ impl PreparedRun {
     /// Checks a whole call; a run that is refused keeps its place.
     pub fn batch(runs: Vec<NewRun>) -> Result<Vec<Result<Self>>> {
         check_batch(runs.len())?;
+        // Runs of one call are mostly of one workflow, and share its text.
+        let mut last: Option<(Bytes, [u8; 16])> = None;
         let prepare = |run: NewRun| {
             run.check()?;
-            let (fingerprint, definition_hash) = (run.fingerprint(), run.definition_hash());
+            let known = last.as_ref().filter(|(text, _)| text.as_ptr_range() == run.definition.as_ptr_range());
+            let definition_hash = known.map_or_else(|| run.definition_hash(), |(_, hash)| *hash);
+            last = Some((run.definition.clone(), definition_hash));
+            let fingerprint = run.fingerprint_with(&definition_hash);
             let mut run = run;
-            let jobs = Prepared::batch(std::mem::take(&mut run.step.jobs))?;
+            let jobs = Prepared::known(std::mem::take(&mut run.step.jobs));
             Ok(Self { run, jobs, fingerprint, definition_hash })
         };
         Ok(runs.into_iter().map(prepare).collect())
@@ -55,7 +62,7 @@ impl PreparedCommit {
         check_batch(commits.len())?;
         let prepare = |mut commit: RunCommit| {
             commit.check()?;
-            let jobs = Prepared::batch(std::mem::take(&mut commit.step.jobs))?;
+            let jobs = Prepared::known(std::mem::take(&mut commit.step.jobs));
             Ok(Self { commit, jobs })
         };
         Ok(commits.into_iter().map(prepare).collect())
@@ -82,12 +89,12 @@ impl<T: Tables> Step<'_, T> {
             id,
             seq: self.tables.next_seq()?,
             kind,
-            name,
+            name: name.into(),
             definition_hash,
             fingerprint,
             state: RunState::Running,
             stuck: None,
-            summary: String::new(),
+            summary: Arc::default(),
             history_len: 0,
             inbox_first: 0,
             inbox_next: 0,
@@ -152,7 +159,7 @@ impl<T: Tables> Step<'_, T> {
         row.history_len += added;
         row.state = step.state;
         row.stuck = step.stuck;
-        row.summary = step.summary;
+        row.summary = step.summary.into();
         row.wake_at = step.wake.map(|due| due.resolve(self.now));
         if row.state.is_terminal() {
             row.finished_at = Some(self.now);
@@ -308,7 +315,7 @@ impl<T: Tables> Step<'_, T> {
             lease: RunLease { run: row.id, token },
             expires_at,
             kind: row.kind,
-            name: row.name,
+            name: row.name.as_ref().to_owned(),
             definition_hash: row.definition_hash,
             created_at: row.created_at,
             history_len: row.history_len,

@@ -9,7 +9,7 @@ use super::splice::{Part, splice};
 use super::tree::{Key, Tree, Value};
 use super::uses;
 use serde_json::{Map, Value as Json, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use windlass_core::graph::{Accepts, Matrix, NODES_MAX, Need, Node, NodeJob, Source, Work};
 use windlass_core::name::{Kind, QueueName, nearest};
@@ -47,6 +47,8 @@ const STEP_KEYS: [&str; 5] = ["name", "run", "env", "working-directory", "shell"
 pub(super) const COMMAND_KIND: &str = "windlass.command";
 /// The queue of jobs that name none.
 const QUEUE: &str = "default";
+/// Needs that are looked through for one that comes twice.
+const FEW: usize = 16;
 /// The longest wait between two attempts, where nobody says.
 const RETRY_CAP_MS: u64 = 3_600_000;
 
@@ -192,11 +194,21 @@ fn read_needs<'y>(reader: &Reader<'_>, shared: &Shared<'_>, tree: &'y Tree<'y>) 
             needs.push((name, Need { node: find(name, &tree.span)?, accepts: Accepts::default() }));
         }
     }
-    let mut seen = BTreeSet::new();
-    if let Some((name, _)) = needs.iter().find(|(name, _)| !seen.insert(*name)) {
+    if let Some(name) = twice(&needs) {
         return reader.refuse(tree, &format!("`{name}` is needed twice"), "once is enough");
     }
     Some(needs)
+}
+
+/// The first name that comes a second time.
+fn twice<'y>(needs: &Needs<'y>) -> Option<&'y str> {
+    let mut names = needs.iter().map(|(name, _)| *name);
+    if needs.len() <= FEW {
+        let known = |at: usize, name: &str| needs[..at].iter().any(|(known, _)| *known == name);
+        return names.enumerate().find(|(at, name)| known(*at, name)).map(|(_, name)| name);
+    }
+    let mut seen = HashSet::with_capacity(needs.len());
+    names.find(|name| !seen.insert(*name))
 }
 
 fn read_accepts(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Accepts> {

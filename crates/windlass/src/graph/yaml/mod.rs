@@ -4,6 +4,7 @@
 //! a file with an error in it.
 
 mod artifacts;
+mod chars;
 mod draw;
 mod fields;
 mod files;

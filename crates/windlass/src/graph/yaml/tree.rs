@@ -4,6 +4,7 @@
 //! what they come to stays small.
 
 use super::Problem;
+use super::chars::Chars;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -35,8 +36,8 @@ pub(super) enum Value<'t> {
         text: Cow<'t, str>,
         plain: bool,
     },
-    List(Rc<Vec<Tree<'t>>>),
-    Map(Rc<Entries<'t>>),
+    List(Rc<[Tree<'t>]>),
+    Map(Rc<[Entry<'t>]>),
 }
 
 /// A key and its place.
@@ -60,10 +61,12 @@ pub(super) fn read(text: &str) -> Result<Tree<'_>, Problem> {
     }
     let mut reader = Reader {
         text,
-        parser: Parser::new_from_str(text),
+        parser: Parser::new(Chars::new(text)),
         bytes: byte_places(text),
         anchors: HashMap::new(),
         open: Vec::new(),
+        items: Vec::new(),
+        entries: Vec::new(),
         values: 0,
     };
     let mut tree = reader.document().map_err(|problem| problem.shifted(skipped))?;
@@ -102,15 +105,18 @@ fn byte_places(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()
 }
 
-type Entries<'t> = Vec<(Key<'t>, Tree<'t>)>;
+type Entry<'t> = (Key<'t>, Tree<'t>);
 
 struct Reader<'t> {
     text: &'t str,
-    parser: Parser<'t, saphyr_parser::StrInput<'t>>,
+    parser: Parser<'t, Chars<'t>>,
     bytes: Vec<usize>,
     anchors: HashMap<usize, Tree<'t>>,
     /// Anchors of values that are being read.
     open: Vec<usize>,
+    /// What was read of lists and maps that have not ended, innermost last.
+    items: Vec<Tree<'t>>,
+    entries: Vec<Entry<'t>>,
     values: usize,
 }
 
@@ -168,7 +174,7 @@ impl<'t> Reader<'t> {
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), &place)?;
                 self.open.push(anchor);
-                let (mut list, mut size, start) = (Vec::new(), 1, place.start);
+                let (first, mut size, start) = (self.items.len(), 1, place.start);
                 let end = loop {
                     let (event, place) = self.next()?;
                     if event == Event::SequenceEnd {
@@ -176,10 +182,11 @@ impl<'t> Reader<'t> {
                     }
                     let tree = self.value(event, place, depth + 1)?;
                     size += tree.size;
-                    list.push(tree);
+                    self.items.push(tree);
                 };
                 self.open.pop();
-                self.done(anchor, Value::List(Rc::new(list)), start..end, size)
+                let list = self.items.drain(first..).collect();
+                self.done(anchor, Value::List(list), start..end, size)
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), &place)?;
@@ -187,7 +194,7 @@ impl<'t> Reader<'t> {
                 let start = place.start;
                 let (map, size, end) = self.entries(depth)?;
                 self.open.pop();
-                self.done(anchor, Value::Map(Rc::new(map)), start..end, size)
+                self.done(anchor, Value::Map(map), start..end, size)
             }
             Event::Alias(anchor) => self.alias(anchor, place),
             _ => Err(Problem::new(place, "a value was expected here")),
@@ -195,19 +202,20 @@ impl<'t> Reader<'t> {
     }
 
     /// The entries of a map, how many values they hold, and where they end.
-    fn entries(&mut self, depth: usize) -> Result<(Entries<'t>, usize, usize), Problem> {
-        let (mut map, mut size): (Entries<'t>, usize) = (Vec::new(), 1);
+    fn entries(&mut self, depth: usize) -> Result<(Rc<[Entry<'t>]>, usize, usize), Problem> {
+        let (first, mut size) = (self.entries.len(), 1);
         let mut seen: HashSet<Cow<'t, str>> = HashSet::new();
         loop {
             let (event, place) = self.next()?;
             if event == Event::MappingEnd {
-                return Ok((map, size, place.end));
+                return Ok((self.entries.drain(first..).collect(), size, place.end));
             }
             let Event::Scalar(text, _, _, None) = event else {
                 return Err(Problem::new(place, "a key must be a text"));
             };
             let key = Key { text: self.written(text, &place), span: place };
             // Most maps are small enough to be looked through.
+            let map = &self.entries[first..];
             if map.len() == SMALL {
                 seen.extend(map.iter().map(|(key, _)| key.text.clone()));
             }
@@ -221,7 +229,7 @@ impl<'t> Reader<'t> {
             let (event, place) = self.next()?;
             let tree = self.value(event, place, depth + 1)?;
             size += tree.size;
-            map.push((key, tree));
+            self.entries.push((key, tree));
         }
     }
 
@@ -295,13 +303,13 @@ impl Tree<'_> {
         let move_on = |span: Range<usize>| span.start + by..span.end + by;
         let value = match &self.value {
             Value::Scalar { text, plain } => Value::Scalar { text: text.clone(), plain: *plain },
-            Value::List(list) => Value::List(Rc::new(list.iter().map(|tree| tree.clone().shifted(by)).collect())),
+            Value::List(list) => Value::List(list.iter().map(|tree| tree.clone().shifted(by)).collect()),
             Value::Map(map) => {
                 let moved = map.iter().map(|(key, tree)| {
                     let key = Key { text: key.text.clone(), span: move_on(key.span.clone()) };
                     (key, tree.clone().shifted(by))
                 });
-                Value::Map(Rc::new(moved.collect()))
+                Value::Map(moved.collect())
             }
         };
         Self { value, span: move_on(self.span), size: self.size }
