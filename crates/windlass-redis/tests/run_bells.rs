@@ -8,13 +8,13 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use support::raw::Raw;
-use support::{LEASE_MS, block, claim, fresh_url, job_with, open_at, report, virtual_clock};
+use support::{LEASE_MS, block, claim, claim_request, fresh_url, job_with, open_at, report, virtual_clock};
 use tokio::time::timeout;
 use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    NewRun, RunClaim, RunMessage, RunStep, RunStore, RunsClaimed, Store, Sweep, SweepKind, WaitFor,
+    JobQueue, NewRun, RunClaim, RunMessage, RunStep, RunStore, RunsClaimed, Store, Sweep, SweepKind, WaitFor,
 };
 use windlass_core::time::VirtualClock;
 use windlass_redis::RedisStore;
@@ -114,6 +114,32 @@ fn what_happens_to_a_run_wakes_an_engine_elsewhere() {
         assert!(scene.doer.claim_runs(request("other", "code", 9)).await.unwrap().runs.is_empty());
         woken(&store, &found).await;
         assert_eq!(store.claim_runs(request("d", "graph", 1)).await.unwrap().runs.len(), 1);
+    });
+}
+
+/// The lane of the job is known already: nobody is woken because it is new.
+#[test]
+fn a_step_that_starts_a_job_wakes_a_worker_elsewhere() {
+    let server = Redis::start().unwrap();
+    block(async {
+        let scene = Scene::new(&server);
+        let begins = |n: u128| {
+            let mut run = new_run(n, "graph");
+            run.step.jobs = vec![job_with(|spec| spec.run = Some(run.id))];
+            run
+        };
+        scene.create(begins(1)).await;
+        assert_eq!(claim(&scene.doer, "first", 1).await.len(), 1);
+        let store = open_at(&scene.url, &scene.clock);
+        let wait = |mark| store.wait(WaitFor::Work { queues: claim_request("w", 1).queues, mark });
+        let mut found = store.claim(claim_request("w", 1)).await.unwrap();
+        while scene.raw.members("idle", "/w").await.is_empty() {
+            timeout(SOON, wait(found.mark)).await.expect("it begins to listen").unwrap();
+            found = store.claim(claim_request("w", 1)).await.unwrap();
+        }
+        scene.create(begins(2)).await;
+        timeout(SOON, wait(found.mark)).await.expect("it is told").unwrap();
+        assert_eq!(claim(&store, "w", 1).await.len(), 1);
     });
 }
 

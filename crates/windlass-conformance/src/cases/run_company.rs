@@ -1,19 +1,22 @@
 //! Runs beside others: several engines, other kinds, other jobs, and time.
 
-use super::run_help::{LEASE_MS, claim_request, claim_run, claim_runs, job_of, new_run};
+use super::run_help::{LEASE_MS, claim_request, claim_run, claim_runs, inbox_jobs, job_of, new_run};
 use super::runs::begun;
-use crate::ctx::{Ctx, queue_name, worker_id};
+use crate::ctx::{Ctx, complete, fail, queue_name, worker_id};
 use crate::runner::cases;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::Error;
-use windlass_core::job::Due;
+use windlass_core::job::{Due, Retry};
 use windlass_core::name::Kind;
-use windlass_core::store::{QueueSettings, RunRead, RunState, Setting, Store, Sweep, SweepKind, WaitFor};
+use windlass_core::store::{
+    ClaimedJob, Outcome, QueueSettings, ReportRequest, RunRead, RunState, Setting, Store, Sweep, SweepKind, WaitFor,
+};
 
 cases!("run_company":
     many_claimers_never_share_a_run,
     a_waiting_engine_is_told,
+    a_job_that_ends_together_with_others_is_told,
     ended_runs_go_after_their_time,
     the_sweep_of_leases_finds_runs_for_those_who_wait,
     jobs_of_a_run_pass_a_full_queue,
@@ -59,6 +62,22 @@ async fn a_waiting_engine_is_told(ctx: Ctx) {
     let (waited, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is told");
     waited.unwrap();
     claim_run(&ctx).await;
+}
+
+async fn a_job_that_ends_together_with_others_is_told(ctx: Ctx) {
+    begun(&ctx, 2).await;
+    ctx.enqueue_all(vec![ctx.job("q", "work"), ctx.job("q", "work")]).await;
+    let jobs = ctx.claim("w", "q", 4).await;
+    let outcome = |job: &ClaimedJob| match job.spec.run {
+        Some(_) => Outcome { lease: job.lease, kind: complete() },
+        None => Outcome { lease: job.lease, kind: fail("boom", Retry::Never) },
+    };
+    // A success and a failure in turn.
+    let outcomes = [0, 2, 1, 3].map(|at: usize| outcome(&jobs[at])).to_vec();
+    for answer in ctx.store.report(ReportRequest { worker: worker_id("w"), outcomes }).await.unwrap() {
+        answer.unwrap();
+    }
+    assert_eq!(inbox_jobs(&claim_run(&ctx).await), [jobs[0].lease.job, jobs[1].lease.job]);
 }
 
 async fn ended_runs_go_after_their_time(ctx: Ctx) {

@@ -9,6 +9,7 @@ use crate::runner::cases;
 use windlass_core::Error;
 use windlass_core::id::RunId;
 use windlass_core::job::{Due, State};
+use windlass_core::name::GroupName;
 use windlass_core::store::{
     ChangeOp, RenewRequest, Renewal, RunCommit, RunItem, RunMessage, RunRead, RunState, RunStep, SweepKind,
 };
@@ -22,6 +23,7 @@ cases!("run_edges":
     an_ended_job_is_told_once,
     a_job_that_goes_at_once_is_told,
     runs_come_in_the_order_in_which_they_got_something_to_do,
+    runs_come_in_the_order_in_which_their_jobs_ended,
     a_claim_says_when_to_look_again,
     a_heavy_inbox_is_handed_out_in_parts,
     hundreds_of_runs_are_committed_at_once,
@@ -95,11 +97,23 @@ async fn an_ended_run_forgets_what_it_was_not_told(ctx: Ctx) {
 
 async fn a_job_that_was_renewed_is_told(ctx: Ctx) {
     begun(&ctx, 1).await;
+    renewed_and_told(&ctx).await;
+    let mut run = new_run(&ctx, "build");
+    let grouped = ctx.job_with("q", |spec| {
+        spec.run = Some(run.id);
+        spec.group = Some(GroupName::new("g").unwrap());
+    });
+    run.step.jobs = vec![grouped];
+    ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
+    renewed_and_told(&ctx).await;
+}
+
+async fn renewed_and_told(ctx: &Ctx) {
     let job = ctx.claim_one("w", "q").await;
     let renewal = Renewal { lease: job.lease, lease_ms: Some(60_000), progress: None };
     ctx.store.renew(RenewRequest { renewals: vec![renewal] }).await.unwrap().remove(0).unwrap();
     ctx.complete("w", job.lease).await.unwrap();
-    assert_eq!(inbox_jobs(&claim_run(&ctx).await), [job.lease.job]);
+    assert_eq!(inbox_jobs(&claim_run(ctx).await), [job.lease.job]);
 }
 
 async fn a_job_that_was_reaped_once_is_told(ctx: Ctx) {
@@ -147,6 +161,16 @@ async fn runs_come_in_the_order_in_which_they_got_something_to_do(ctx: Ctx) {
         order.push(claimed[0].lease.run);
     }
     assert_eq!(order, [two, three, one]);
+}
+
+async fn runs_come_in_the_order_in_which_their_jobs_ended(ctx: Ctx) {
+    let runs = [begun(&ctx, 1).await, begun(&ctx, 1).await, begun(&ctx, 1).await];
+    let jobs = ctx.claim("w", "q", 3).await;
+    for at in [2, 0, 1] {
+        ctx.complete("w", jobs[at].lease).await.unwrap();
+    }
+    let order: Vec<RunId> = claim_runs(&ctx, 3).await.iter().map(|run| run.lease.run).collect();
+    assert_eq!(order, [2, 0, 1].map(|at: usize| runs[at]));
 }
 
 async fn a_claim_says_when_to_look_again(ctx: Ctx) {

@@ -109,7 +109,7 @@ function E.lease_some(out, i, to, ids, members, lives, records)
       sets[2 * k] = out.usual .. row .. middle .. short
     else
       local head = out.other
-      if flags == out.flags then head = out.usual elseif out.flags == '-' and sub(flags, 1, 2) == '-@' then head = out.node end
+      if flags == out.flags then head = out.usual elseif sub(flags, 1, 2) == '-@' then head = out.node end
       sets[2 * k] = head .. row .. middle .. attempts .. ' 0 ' .. stalls .. ' 0 0 '
         .. sub(member, at, at + 15) .. whole .. flags .. last
     end

@@ -176,7 +176,7 @@ function E.tell_runs(ids, words)
   E.know_runs(ids)
   for i, id in ipairs(ids) do
     local r = E.run_cache[id]
-    if r and not r.broken and r.state == 'R' then E.deliver(r, words[i]) end
+    if r and r.state == 'R' then E.deliver(r, words[i]) end
   end
 end
 -- Wakes engines for the runs that got something to do.
