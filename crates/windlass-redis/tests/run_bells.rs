@@ -170,6 +170,37 @@ fn one_engine_is_woken_for_one_run() {
     });
 }
 
+/// A step wakes eight at most; those wake the others.
+#[test]
+fn an_engine_that_leaves_runs_wakes_the_next() {
+    let server = Redis::start().unwrap();
+    block(async {
+        let scene = Scene::new(&server);
+        let mut engines = Vec::new();
+        for n in 0..9 {
+            let name = format!("engine{n}");
+            engines.push((scene.engine(&name, "graph").await, name));
+        }
+        let runs = (1..=9).map(|n| {
+            let mut run = new_run(n, "graph");
+            run.step.wake = Some(Due::Now);
+            run
+        });
+        for created in scene.doer.create_runs(runs.collect()).await.unwrap() {
+            created.unwrap();
+        }
+        assert_eq!(scene.waiting().await, 1);
+        for ((store, found), name) in &engines {
+            if scene.raw.members("idle", &format!("//{name}")).await.is_empty() {
+                woken(store, found).await;
+                assert_eq!(store.claim_runs(request(name, "graph", 1)).await.unwrap().runs.len(), 1);
+                break;
+            }
+        }
+        assert_eq!(scene.waiting().await, 0, "the last one was woken");
+    });
+}
+
 #[test]
 fn an_engine_that_is_gone_is_forgotten_by_maintenance() {
     let server = Redis::start().unwrap();

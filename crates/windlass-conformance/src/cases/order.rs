@@ -17,6 +17,7 @@ cases!("order":
     a_reaped_job_goes_behind,
     a_rescheduled_job_goes_behind,
     a_lifo_job_that_comes_back_heads_its_priority_again,
+    lifo_jobs_head_their_priority_in_a_batch_of_all_sorts,
     a_released_job_keeps_its_place,
     reprioritise_moves_a_job_and_keeps_its_number,
     reprioritise_counts_across_lanes,
@@ -122,6 +123,16 @@ async fn a_rescheduled_job_goes_behind(ctx: Ctx) {
     ctx.change(a, ChangeOp::Reschedule(Due::Now)).await.unwrap();
     ctx.change(c, ChangeOp::Reschedule(Due::Now)).await.unwrap();
     assert_eq!(drained(&ctx, "q").await, [b, d, a, c]);
+}
+
+async fn lifo_jobs_head_their_priority_in_a_batch_of_all_sorts(ctx: Ctx) {
+    put(&ctx, "q", 0, false).await;
+    let mut jobs: Vec<_> = [false, true, true].map(|lifo| ctx.job_with("q", |spec| spec.lifo = lifo)).to_vec();
+    // One that is not due, so that not all of them are alike.
+    jobs.push(ctx.job("q", "work").due(Due::DelayMs(600_000)));
+    let ids = ctx.enqueue_all(jobs).await;
+    let order = drained(&ctx, "q").await;
+    assert_eq!((&order[..2], order[3]), (&[ids[2], ids[1]][..], ids[0]));
 }
 
 async fn a_lifo_job_that_comes_back_heads_its_priority_again(ctx: Ctx) {
