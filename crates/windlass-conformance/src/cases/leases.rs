@@ -4,7 +4,7 @@ use super::snapshot::snapshot;
 use crate::ctx::{Ctx, LEASE_MS, TestClock, complete, fail, queue_name, worker_id};
 use crate::runner::cases;
 use windlass_core::id::Token;
-use windlass_core::job::{FailureClass, Lease, Progress, Retry, State};
+use windlass_core::job::{FailureClass, JobSpec, Lease, Progress, Retry, State};
 use windlass_core::name::Labels;
 use windlass_core::store::{
     Beat, ChangeOp, Kinds, LogAppend, LogLine, LogStream, OutcomeKind, RenewRequest, Renewal, Renewed, SweepKind,
@@ -271,10 +271,17 @@ async fn a_release_before_the_start_gives_the_attempt_back(ctx: Ctx) {
 }
 
 async fn a_release_after_the_start_spends_the_attempt(ctx: Ctx) {
-    let id = ctx.enqueue(ctx.job_with("mail", |spec| spec.attempts = 2)).await.id();
+    let edit = |spec: &mut JobSpec| (spec.attempts, spec.stalls) = (2, 1);
+    let id = ctx.enqueue(ctx.job_with("mail", edit)).await.id();
     let lease = ctx.claim_one("w1", "mail").await.lease;
     assert_eq!(ctx.report("w1", lease, OutcomeKind::Release { started: true }).await.unwrap().state, State::Ready);
     assert_eq!(ctx.get(id).await.unwrap().attempt, 1);
+    // The last one, and then a stall, as if the worker had vanished.
+    let lease = ctx.claim_one("w1", "mail").await.lease;
+    assert_eq!(lease.attempt, 2);
+    assert_eq!(ctx.report("w1", lease, OutcomeKind::Release { started: true }).await.unwrap().state, State::Ready);
+    let job = ctx.get(id).await.unwrap();
+    assert_eq!((job.attempt, job.stalls, job.failures.len()), (1, 1, 0));
     let lease = ctx.claim_one("w1", "mail").await.lease;
     assert_eq!(lease.attempt, 2);
     assert_eq!(ctx.report("w1", lease, OutcomeKind::Release { started: true }).await.unwrap().state, State::Failed);

@@ -82,8 +82,10 @@ impl<T: Tables> Step<'_, T> {
                 self.end_by(record, &Event::Fail { token, retry })
             }
             OutcomeKind::Release { started } => {
-                if started && record.life.attempt >= record.life.attempts_max {
-                    let message = "released by its worker after it had started, with no attempt left".to_owned();
+                let life = &record.life;
+                if started && life.attempt >= life.attempts_max && life.stalls >= life.stalls_max {
+                    let message =
+                        "released by its worker after it had started, with no attempt and no stall left".to_owned();
                     let (attempt, at) = (record.life.attempt, self.now);
                     self.push_failure(record.row, Failure { class: FailureClass::Released, message, attempt, at })?;
                 }

@@ -357,11 +357,17 @@ fn fail(job: &mut Life, retry: Retry, now: Timestamp) -> Order {
     }
 }
 
+/// A worker that stops takes back nothing but time: whoever started on the last attempt is treated like one whose worker
+/// vanished, and spends a stall.
 fn release(job: &mut Life, started: bool, now: Timestamp) {
-    if job.cancel_requested || started && job.attempt >= job.attempts_max {
+    let last = started && job.attempt >= job.attempts_max;
+    if job.cancel_requested || last && job.stalls >= job.stalls_max {
         return end(job, State::Failed, now);
     }
-    if !started {
+    if last {
+        job.stalls = job.stalls.saturating_add(1);
+    }
+    if last || !started {
         job.attempt = job.attempt.saturating_sub(1);
     }
     job.state = State::Ready;

@@ -211,8 +211,10 @@ fn a_release_gives_the_attempt_back_unless_the_job_had_started() {
     assert_eq!((started.state, started.attempt), (State::Ready, 1));
     let last = Life { attempt: 3, ..active() };
     assert_eq!(after(&last, &Event::Release { token: MINE, started: false }, NOW).state, State::Ready);
-    let over = after(&last, &Event::Release { token: MINE, started: true }, NOW);
-    assert_eq!((over.state, over.attempt), (State::Failed, 3));
+    let stalled = after(&last, &Event::Release { token: MINE, started: true }, NOW);
+    assert_eq!((stalled.state, stalled.attempt, stalled.stalls), (State::Ready, 2, 1), "as if its worker had vanished");
+    let over = after(&Life { stalls: 1, ..last }, &Event::Release { token: MINE, started: true }, NOW);
+    assert_eq!((over.state, over.attempt, over.stalls), (State::Failed, 3, 1));
 }
 
 #[test]

@@ -200,10 +200,13 @@ end
 function E.release(j, started)
   local token = j.token
   E.apply(j, 'release', function(k)
-    if k.cancel or started and k.attempt >= k.attempts then
+    -- Started on the last attempt: as if its worker had vanished.
+    local last = started and k.attempt >= k.attempts
+    if k.cancel or last and k.stalls >= k.stalls_max then
       finish(k, 'F')
     else
-      if not started then k.attempt = max(k.attempt - 1, 0) end
+      if last then k.stalls = k.stalls + 1 end
+      if last or not started then k.attempt = max(k.attempt - 1, 0) end
       k.state, k.token, k.expires, k.worker = 'r', nil, nil, nil
     end
     spend(k, token)

@@ -24,8 +24,8 @@ local function report_one(j, token, kind, argument, extra)
     E.fail(j, E.opt(match(argument, ' (%S+)$')))
   else
     local started = argument == '1'
-    if started and j.attempt >= j.attempts then
-      E.push_failure(j, 'released', 'released by its worker after it had started, with no attempt left')
+    if started and j.attempt >= j.attempts and j.stalls >= j.stalls_max then
+      E.push_failure(j, 'released', 'released by its worker after it had started, with no attempt and no stall left')
     end
     E.release(j, started)
   end

@@ -1,6 +1,6 @@
 //! A run that needs nobody else: a worker in this process, and a store that is forgotten unless one was named.
 
-use crate::app::App;
+use crate::app::{App, is_store_flag_given};
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,6 +9,12 @@ use windlass::command::Commands;
 use windlass::core::graph::{Graph, NodeScope, Progress, Source, Template, Work};
 use windlass::core::store::Store;
 use windlass::{Stopper, Worker};
+
+/// The store that was named for this very run. Others are of the environment, and whoever works there takes what it finds:
+/// other people's commands have no business in this folder.
+fn named(app: &App) -> Option<&str> {
+    app.url().filter(|_| is_store_flag_given())
+}
 
 /// What a local run needs.
 pub(super) struct Local {
@@ -25,7 +31,7 @@ impl Local {
         let (mut queues, mut labels) = (BTreeSet::new(), BTreeSet::new());
         for (at, node) in graph.nodes.iter().enumerate() {
             let Work::Job(job) = &node.work else { continue };
-            if job.kind.as_str() != windlass::command::KIND && app.url().is_none() {
+            if job.kind.as_str() != windlass::command::KIND && named(app).is_none() {
                 return Err(Failure::failed(format!(
                     "the job `{}` is of the kind `{}`, and only commands can be run here",
                     node.id, job.kind
@@ -35,7 +41,7 @@ impl Local {
             queues.insert(job.queue.to_string());
             labels.extend(offered(graph, at, &job.labels));
         }
-        let temporary = match app.url() {
+        let temporary = match named(app) {
             Some(_) => None,
             None => Some(tempfile::Builder::new().prefix("windlass-run-").tempdir()?),
         };
