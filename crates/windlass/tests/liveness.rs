@@ -70,6 +70,34 @@ async fn a_lost_wake_up_delays_by_no_more_than_the_poll() {
     worker.drain().await;
 }
 
+/// The store's clock does not jump: what counts is when the worker asks.
+#[tokio::test(start_paused = true)]
+async fn who_puts_a_job_off_asks_at_once_when_it_is_due() {
+    async fn fails(_: Task) -> Result<u32, JobError> {
+        Err(JobError::new("not yet").retry_after(Duration::from_millis(50)))
+    }
+    let (store, client) = memory();
+    let (called, mut calls) = mpsc::unbounded_channel();
+    let seen = faulty(&store, move |method| {
+        let _ = called.send((method, now()));
+        Fault::Pass
+    });
+    let worker = Running::start(Worker::builder(seen).without_maintenance().handle(fails));
+    pass(Duration::from_millis(100)).await;
+    client.enqueue(Task { n: 7 }).await.unwrap();
+    pass(Duration::from_millis(100)).await;
+    let mut all = Vec::new();
+    while let Ok(call) = calls.try_recv() {
+        all.push(call);
+    }
+    let reports = |method: &Method| matches!(method, Method::Report | Method::ReportAndClaim);
+    let at = all.iter().position(|(method, _)| reports(method)).expect("it failed");
+    let asks = |(method, _): &&(Method, Instant)| matches!(method, Method::Claim | Method::ReportAndClaim);
+    let asked = all[at..].iter().find(asks).expect("it asked").1;
+    assert_eq!(asked - all[at].1, Duration::ZERO, "{all:?}");
+    worker.drain().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outcome_whose_answer_was_lost_is_reported_again_and_counts_once() {
     let (store, client) = memory();

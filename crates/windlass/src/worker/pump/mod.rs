@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use waits::{maybe, maybe_sleep, maybe_until, until_work};
-use windlass_core::job::Retry;
+use windlass_core::job::{Retry, State};
 use windlass_core::name::Kind;
 use windlass_core::store::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WorkMark,
@@ -320,6 +320,10 @@ impl Pump {
                 self.backoff = BACKOFF_MIN;
                 self.singly = self.singly.saturating_sub(sent.len());
                 self.shared.actives.remove(sent.iter().map(|outcome| outcome.lease));
+                // What was put off may be due before anything that the last claim knew of.
+                if reported.iter().flatten().any(|reported| reported.state == State::Scheduled) {
+                    self.seen.dry = false;
+                }
                 let refused =
                     sent.iter().zip(reported).filter_map(|(outcome, answer)| in_place_of(outcome, answer.err()?));
                 self.outcomes.extend(refused);
