@@ -15,6 +15,12 @@ use windlass_core::store::{
 };
 use windlass_core::{Error, Result};
 
+/// Changes of one script: a server does nothing else meanwhile.
+const PIECE: usize = 500;
+
+/// A job, what is done to it, and with what.
+type Asked<'a> = (JobId, &'a str, Vec<u8>);
+
 /// How a script is to take its changes.
 #[derive(Clone, Copy)]
 struct Mode<'s> {
@@ -34,10 +40,11 @@ impl RedisStore {
         check_batch(changes.len())?;
         let checks: Vec<Result<()>> = changes.iter().map(|change| change.op.check()).collect();
         let sound = changes.iter().zip(&checks).filter(|(_, check)| check.is_ok());
-        let asked: Vec<(JobId, &str, Vec<u8>)> = sound.map(|(change, _)| asked(change)).collect();
+        let asked: Vec<Asked<'_>> = sound.map(|(change, _)| asked(change)).collect();
         let mut answers = self.apply(Mode::ONE, &asked).await?.into_iter();
+        let missing = || Err(odd("an answer is missing"));
         let answer = |(check, change): (Result<()>, &Change)| {
-            check.and_then(|()| changed(&answers.next().unwrap_or_default(), change.id))
+            check.and_then(|()| changed(&answers.next().unwrap_or_else(missing)?, change.id))
         };
         Ok(checks.into_iter().zip(&changes).map(answer).collect())
     }
@@ -49,8 +56,36 @@ impl RedisStore {
         self.apply(Mode::ONE, &asked).await.map(drop)
     }
 
-    /// Applies changes in one step; answers the script's word for each.
-    async fn apply(&self, mode: Mode<'_>, asked: &[(JobId, &str, Vec<u8>)]) -> Result<Vec<String>> {
+    /// Applies changes in bounded steps; answers the script's word for each.
+    async fn apply(&self, mode: Mode<'_>, asked: &[Asked<'_>]) -> Result<Vec<Result<String>>> {
+        self.caller.signals.check_open()?;
+        let (mut answers, mut went, mut failed) = (Vec::with_capacity(asked.len()), asked.is_empty(), None);
+        for piece in asked.chunks(PIECE) {
+            match self.apply_piece(mode, piece).await {
+                Ok(words) => {
+                    went = true;
+                    answers.extend(words.into_iter().map(Ok));
+                }
+                Err(error) => {
+                    answers.extend(piece.iter().map(|_| Err(error.clone())));
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        // When one piece went well, its callers must know.
+        failed.filter(|_| !went).map_or(Ok(answers), Err)
+    }
+
+    /// Applies changes of which some may find their jobs changed; how many were made.
+    async fn apply_all(&self, mode: Mode<'_>, asked: &[Asked<'_>]) -> Result<u64> {
+        let mut count = 0;
+        for answer in self.apply(mode, asked).await? {
+            count += u64::from(answer?.starts_with("ok "));
+        }
+        Ok(count)
+    }
+
+    async fn apply_piece(&self, mode: Mode<'_>, asked: &[Asked<'_>]) -> Result<Vec<String>> {
         let mut call = self.caller.script(AT.change);
         match mode.states {
             Some(states) => call.arg(states.iter().map(|state| state_letter(*state)).collect::<String>()),
@@ -103,8 +138,7 @@ impl RedisStore {
                 ChangeManyOp::RetryFailed | ChangeManyOp::PromoteAll | ChangeManyOp::CancelAll => {}
             }
         }
-        let answers = if asked.is_empty() { Vec::new() } else { self.apply(mode, &asked).await? };
-        let changed = answers.iter().filter(|answer| answer.starts_with("ok ")).count() as u64;
+        let changed = self.apply_all(mode, &asked).await?;
         Ok(ChangedMany { changed, cursor: end.map(|cursor| cursor.encode(&question)) })
     }
 
@@ -126,9 +160,7 @@ impl RedisStore {
                 true
             })
             .await?;
-        let answers =
-            if found.is_empty() { Vec::new() } else { self.apply(Mode { states: None, force: true }, &found).await? };
-        let changed = answers.iter().filter(|answer| answer.starts_with("ok ")).count() as u64;
+        let changed = self.apply_all(Mode { states: None, force: true }, &found).await?;
         // When no job is left to be found, whatever is still counted is no job.
         let phase = if found.is_empty() { "rest" } else { "end" };
         if end.is_none() && self.obliteration(name, phase, force).await? != "left" {

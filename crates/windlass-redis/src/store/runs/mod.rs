@@ -397,7 +397,10 @@ impl RunStore for RedisStore {
     async fn remove_runs(&self, runs: Vec<RunId>) -> Result<Vec<Result<()>>> {
         check_batch(runs.len())?;
         let asked: Vec<(RunId, String)> = runs.iter().map(|run| (*run, "-".to_owned())).collect();
-        let mut words = if asked.is_empty() { Vec::new() } else { self.remove_some(&asked).await? };
+        let mut words = Vec::with_capacity(asked.len());
+        for piece in asked.chunks(PIECE) {
+            words.extend(self.remove_some(piece).await?);
+        }
         for (run, word) in runs.iter().zip(&mut words).filter(|(_, word)| *word == "where") {
             let place = self.place_of(*run).await?.map_or_else(|| "?".to_owned(), digits);
             *word = self.remove_some(&[(*run, place)]).await?.remove(0);
