@@ -58,6 +58,7 @@ if expected ~= '*' then
 end
 E.hput(E.SCHEDULES, name, known .. ' ' .. tick .. ' ' .. paused .. ' ' .. last_tick .. ' ' .. last_job .. ' ' .. fired .. rest)
 E.zput(E.TICKS, name, paused == '0' and E.opt(tick) or false)
+E.flush_created()
 E.note_json('fired ' .. (expected ~= '*' and expected or E.int(now)) .. ' ' .. name_json)
 E.finish()
 if skip then return { 'skipped' } end

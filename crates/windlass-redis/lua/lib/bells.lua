@@ -59,6 +59,7 @@ end
 -- Ends the step.
 function E.finish()
   if E.flush_created then E.flush_created() end
+  for _, text in ipairs(E.run_notes) do E.note_json(text) end
   E.write_feed()
   E.flush()
   E.ring_bells()

@@ -183,9 +183,10 @@ local function create_plain(job, q, l)
   c.ready[2 * n - 1], c.ready[2 * n] = 0, c.member .. place .. job.id
   E.noted_new(job.id, head)
 end
--- Writes down what they change.
+-- Writes down what they change, before anything else is told of.
 function E.flush_created()
   local all = created
+  if #all == 0 then return end
   created, created_by_lane = {}, {}
   for _, c in ipairs(all) do
     local q, l, n = c.queue, c.lane, #c.ids
@@ -298,6 +299,7 @@ function E.enqueue_one(job)
   local same = same_job(job)
   if same then return same end
   if not job.key then return create(job, nil) or 'created' end
+  E.flush_created()
   local verdict, holder, waiting = E.key_verdict(job)
   if verdict == 'free' then return create(job, nil) or 'created' end
   if verdict == 'taken' then return 'deduplicated ' .. holder end

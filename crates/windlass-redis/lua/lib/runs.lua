@@ -18,6 +18,11 @@
 local TEXT = '^1 (%x+) ([RSFC]) (%d+) (%d+) (%d+) ([%x%-]+) (%-?%d*) ([%x%-]+) ([%x%-]+) (%-?%d*) (%-?%d+) (%-?%d+) (%-?%d*) (%d+) (%x+) (%x+)\n'
   .. '([^\n]+)\n([^\n]*)\n([^\n]*)\n([%-+][^\n]*)\n([^\n]*)$'
 local NOW = E.int(now)
+-- What the feed is told of runs, behind what it is told of jobs.
+E.run_notes = {}
+function E.note_run(text)
+  E.run_notes[#E.run_notes + 1] = text
+end
 E.run_cache, E.dirty_runs, E.rung_runs, E.binned = {}, {}, {}, {}
 
 -- True when nobody advances it: it has ended, or it is stuck.
@@ -159,7 +164,7 @@ function E.put_run(r)
     E.ring_runs(r.kind, 1)
   end
   if r.told_history ~= r.history or r.told_state ~= r.state or r.told_stuck ~= r.stuck then
-    E.note_json('run ' .. r.id .. ' ' .. r.state .. ' ' .. E.int(r.history))
+    E.note_run('run ' .. r.id .. ' ' .. r.state .. ' ' .. E.int(r.history))
     note_told(r)
   end
   E.touch_run(r)
@@ -220,7 +225,7 @@ function E.forget_run(r)
     forget_numbered(E.HISTORY, 'h', r, 0, r.history or 1e15)
   end
   E.run_cache[r.id], E.dirty_runs[r.id] = false, nil
-  E.note_json('run ' .. r.id .. ' - ' .. (r.broken and '0' or E.int(r.history)))
+  E.note_run('run ' .. r.id .. ' - ' .. (r.broken and '0' or E.int(r.history)))
 end
 
 local function put_places(r)

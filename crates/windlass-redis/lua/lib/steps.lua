@@ -70,6 +70,7 @@ end
 
 -- Applies what was decided. Nothing may be refused here any more. `settle` says what becomes of the lease.
 function E.make_step(r, s, settle)
+  if #s.cancel > 0 then E.flush_created() end
   for _, id in ipairs(s.cancel) do
     local j = E.readable(id)
     if j and j.run == r.id and not E.has_flag(j, 'q') and j.state ~= 'C' and not j.cancel then E.cancel(j) end
