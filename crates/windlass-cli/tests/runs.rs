@@ -171,3 +171,8 @@ fn what_a_command_wrote_comes_out_as_it_was() {
     assert_eq!((&lines[0]["text"], &lines[0]["bytes"]), (&json!("a\u{fffd}\u{fffd}b"), &json!("Yf/+Yg==")));
     assert_eq!(lines[1].get("bytes"), None);
 }
+
+#[test]
+fn whoever_misses_the_store_is_told_what_makes_it() {
+    Scene::new().run(&["runs", "list"]).fails(3, &["no such file", "`windlass run`"]);
+}
