@@ -126,7 +126,7 @@ fn cannot_open(error: Error) -> Failure {
     match error {
         Error::NotFound { what } => {
             Failure::unavailable(format!("no such file: {}", what.trim_start_matches("the file ")))
-                .hint("check --store; the first `windlass enqueue` makes the file")
+                .hint("check --store; the first `windlass enqueue` or `windlass run` makes the file")
         }
         Error::Invalid { reason, .. } => Failure::unavailable(format!("the store cannot be opened: {reason}")),
         other => Failure::from(other).made_unavailable(),

@@ -53,6 +53,11 @@ impl Failure {
         Self::new(Code::NotFound, message)
     }
 
+    /// What was named is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self.code, Code::NotFound)
+    }
+
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(Code::Conflict, message)
     }

@@ -236,7 +236,7 @@ fn event_json(event: &Event, status: &RunStatus) -> serde_json::Value {
 }
 
 /// A line of a command for a terminal: its colours are kept, and nothing else in it is obeyed.
-fn colours_only(text: &str) -> String {
+pub(crate) fn colours_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

@@ -2,7 +2,8 @@
 
 use crate::draw_graph::{Look, Mark};
 use crate::failure::Failure;
-use crate::values::about;
+use crate::run_jobs::RunJobs;
+use crate::values::short;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use windlass::Error;
@@ -12,20 +13,27 @@ use windlass::core::store::{ListOrder, Run, RunList, RunRead, RunState, Store};
 use windlass::core::time::Timestamp;
 use windlass::runs::{RunStatus, Runs};
 
-/// A run, as it is named on the command line: its id, or `latest`.
-#[derive(Clone, Copy, Debug)]
+/// A run, as it is named on the command line: its id, `latest`, or the name that it was given with `--id`.
+#[derive(Clone, Debug)]
 pub(crate) enum RunName {
     /// By its id.
     Id(RunId),
     /// The one that was created last.
     Latest,
+    /// By the name that its creator chose.
+    Given(String),
 }
 
 impl FromStr for RunName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "latest" { Ok(Self::Latest) } else { text.parse().map(Self::Id) }
+        Ok(match text {
+            "latest" => Self::Latest,
+            // It says what an id looks like.
+            "" => Self::Id(text.parse()?),
+            text => text.parse().map_or_else(|_| Self::Given(text.to_owned()), Self::Id),
+        })
     }
 }
 
@@ -33,6 +41,10 @@ impl RunName {
     pub(crate) async fn find(self, store: &dyn Store) -> Result<RunId, Failure> {
         match self {
             Self::Id(id) => Ok(id),
+            Self::Given(name) => named(store, &name).await?.ok_or_else(|| {
+                let words = format!("there is no run `{}`; an id looks like {}", short(&name), RunId::from_parts(0, 0));
+                Failure::not_found(words).hint("windlass runs list shows what is there")
+            }),
             Self::Latest => {
                 let newest = RunList { state: None, order: ListOrder::Descending, cursor: None, limit: 1 };
                 let run = store.list_runs(newest).await?.runs.pop();
@@ -41,6 +53,13 @@ impl RunName {
             }
         }
     }
+}
+
+/// The run that its creator gave this name, if it is there.
+pub(crate) async fn named(store: &dyn Store, name: &str) -> Result<Option<RunId>, Failure> {
+    let run = RunId::named(name);
+    let there = store.read_runs(vec![RunRead::brief(run)]).await?.pop().flatten();
+    Ok(there.map(|_| run))
 }
 
 /// Reads a run; why that cannot be, and what to do about it.
@@ -81,18 +100,9 @@ pub(crate) fn mark(status: &RunStatus, node: usize) -> Mark {
     }
 }
 
-/// What is drawn of a node: its mark, how far its rows are, and how long it took or takes.
+/// What is drawn of a node while its jobs are not asked for.
 pub(crate) fn look(status: &RunStatus, node: usize, now: Timestamp) -> Look {
-    let progress = &status.progress.nodes[node];
-    let mut notes = Vec::new();
-    if progress.instances.len() > 1 {
-        notes.push(format!("{}/{}", progress.ended, progress.instances.len()));
-    }
-    let times = status.times[node];
-    if let Some(from) = times.started_at {
-        notes.push(about(times.ended_at.unwrap_or(now).ms_since(from)));
-    }
-    Look { mark: mark(status, node), note: notes.join(" ") }
+    RunJobs::default().look(status, node, now)
 }
 
 /// Why a node stands where it stands.
@@ -151,34 +161,6 @@ pub(crate) fn is_shown(graph: &Graph, node: usize) -> bool {
 
 pub(crate) fn run_json(run: &Run) -> Value {
     json!(run)
-}
-
-/// All there is to know about a run.
-pub(crate) fn status_json(status: &RunStatus) -> Value {
-    let mut value = run_json(&status.run);
-    let nodes: Vec<Value> = (0..status.graph.nodes.len()).map(|node| node_json(status, node)).collect();
-    value["inputs"] = status.inputs.clone();
-    value["nodes"] = Value::Array(nodes);
-    value["cancelled"] = json!(status.progress.cancelled);
-    value["timed_out"] = json!(status.progress.timed_out);
-    value
-}
-
-fn node_json(status: &RunStatus, node: usize) -> Value {
-    let (this, progress) = (&status.graph.nodes[node], &status.progress.nodes[node]);
-    let jobs: Vec<Value> = (progress.instances.iter())
-        .map(|one| json!({ "job": one.job, "outcome": one.outcome, "error": one.error }))
-        .collect();
-    json!({
-        "node": this.id,
-        "state": mark(status, node).word(),
-        "reason": reason(status, node),
-        "outputs": progress.outputs,
-        "jobs": jobs,
-        "started_at": status.times[node].started_at,
-        "ended_at": status.times[node].ended_at,
-        "reruns": progress.reruns,
-    })
 }
 
 /// The exit code of a command that waits for a run.

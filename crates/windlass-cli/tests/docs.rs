@@ -28,6 +28,58 @@ fn every_command_in_the_documents_is_understood() {
     assert!(seen > 30, "{seen} commands were found");
 }
 
+/// What the file says between a heading and the next, as blocks of this language.
+fn blocks(text: &str, heading: &str, language: &str) -> Vec<String> {
+    let text = text.split_once(heading).unwrap().1;
+    let text = text.split("\n## ").next().unwrap();
+    let fences = text.split("```").skip(1).step_by(2);
+    fences.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n').map(str::to_owned)).collect()
+}
+
+/// Ended with the test.
+struct Working(std::process::Child);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_workflow_of_the_readme_works_word_for_word() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let scene = Scene::new();
+    std::fs::write(scene.path("ci.yml"), &blocks(&text, "\n## A workflow\n", "yaml")[0]).unwrap();
+    let shell = blocks(&text, "\n## A workflow\n", "sh").remove(0);
+    assert!(shell.contains("export WINDLASS_STORE=sqlite://jobs.db"), "the scene's store is another one");
+    let mut workers = Vec::new();
+    for line in commands(&format!("```sh\n{shell}```")) {
+        let words = split(&line);
+        let args: Vec<&str> = words.iter().map(String::as_str).collect();
+        if args[0] == "worker" {
+            assert!(shell.contains("in another terminal"), "it does not come back");
+            workers.push(Working(scene.start(&args)));
+        } else {
+            scene.run(&args).ok();
+        }
+    }
+    assert_eq!(workers.len(), 1);
+}
+
+#[test]
+fn schedules_in_the_guide_can_be_applied() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/workflows.md")).unwrap();
+    let scheduled: Vec<String> =
+        blocks(&text, "\n## The file\n", "yaml").into_iter().filter(|block| block.contains("\non:\n")).collect();
+    assert!(!scheduled.is_empty());
+    for block in scheduled {
+        let scene = Scene::new();
+        std::fs::write(scene.path("nightly.yml"), block).unwrap();
+        scene.run(&["schedules", "apply", "nightly.yml"]).ok();
+    }
+}
+
 fn documents(root: &Path) -> Vec<PathBuf> {
     let mut all = vec![root.join("README.md")];
     for folder in ["docs", "docs/guide"] {

@@ -62,7 +62,7 @@ impl Drop for Working {
 #[test]
 fn a_stuck_run_says_what_to_do_and_is_resumed() {
     let scene = Scene::new();
-    let (one, two) = (started(&scene), started(&scene));
+    let (one, well, two) = (started(&scene), started(&scene), started(&scene));
     for id in [&one, &two] {
         park(&scene, id.parse().unwrap(), "no room");
     }
@@ -70,7 +70,13 @@ fn a_stuck_run_says_what_to_do_and_is_resumed() {
     scene.run(&["runs", "show", &one]).ok().shows(&["no room", &way, "windlass runs cancel"]);
     scene.run(&["explain", &one]).ok().shows(&["stuck: no room", &way]);
     scene.run(&["runs", "follow", &one]).fails(1, &["no room", &way]);
-    scene.run(&["runs", "list"]).ok().shows(&["stuck: no room"]);
+    scene.run(&["runs", "list"]).ok().shows(&["stuck: no room", &well]);
+    let listed = scene.run(&["runs", "list", "--state", "stuck", "--json"]).ok().json();
+    assert_eq!(listed.iter().map(|run| run["id"].as_str().unwrap()).collect::<Vec<_>>(), [&two, &one]);
+    let page = scene.run(&["runs", "list", "--state", "stuck", "--limit", "1", "--json"]).ok().json();
+    let cursor = page[1]["cursor"].as_str().unwrap();
+    let rest = scene.run(&["runs", "list", "--state", "stuck", "--limit", "1", "--json", "--cursor", cursor]).ok();
+    assert_eq!((&page[0]["id"], &rest.json()[0]["id"]), (&two.as_str().into(), &one.as_str().into()));
 
     // Nobody is there to take it.
     let said = scene.run(&["runs", "resume", &one, "--json"]).ok().one();

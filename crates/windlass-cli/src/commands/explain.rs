@@ -3,16 +3,17 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::job_name::JobName;
+use crate::run_view::{RunName, named};
 use crate::ui::STRONG;
 use crate::values::{clean, count, relative};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
 use std::str::FromStr;
-use windlass::core::id::RunId;
+use windlass::core::id::{JobId, RunId};
 use windlass::core::job::State;
 use windlass::core::name::Label;
-use windlass::core::store::{Explanation, Reason};
+use windlass::core::store::{Explanation, Reason, Store};
 use windlass::core::time::Timestamp;
 
 const AFTER: &str = "\
@@ -28,37 +29,61 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Explain {
-    /// The job's id, or the one that it was given with --id; or the id of a run
+    /// The job's id, or the one that it was given with --id; or a run: its id, `latest`, or the name from --id
     id: Named,
 }
 
-/// What is to be explained.
+/// What is to be explained. A name that somebody gave may be that of a job or of a run.
 #[derive(Clone, Debug)]
 enum Named {
     Job(JobName),
-    Run(RunId),
+    Run(RunName),
 }
 
 impl FromStr for Named {
     type Err = <JobName as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self::Run).or_else(|_| text.parse().map(Self::Job))
+        match text.parse() {
+            Ok(name @ (RunName::Id(_) | RunName::Latest)) => Ok(Self::Run(name)),
+            _ => text.parse().map(Self::Job),
+        }
     }
+}
+
+enum Found {
+    Job(JobId),
+    Run(RunId),
+}
+
+/// A job; or a run of this name, when there is no such job.
+async fn find(name: &JobName, store: &dyn Store) -> Result<Found, Failure> {
+    let missing = match name.find(store).await {
+        Ok(id) => return Ok(Found::Job(id)),
+        Err(missing) => missing,
+    };
+    let run = match name {
+        JobName::Custom(custom) if missing.is_not_found() => named(store, custom.as_str()).await?,
+        _ => None,
+    };
+    run.map(Found::Run).ok_or(missing)
 }
 
 impl Explain {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let name = match self.id {
-            Named::Job(name) => name,
-            Named::Run(run) => {
+        let found = match self.id {
+            Named::Job(name) => find(&name, store.as_ref()).await?,
+            Named::Run(name) => Found::Run(name.find(store.as_ref()).await?),
+        };
+        let id = match found {
+            Found::Job(id) => id,
+            Found::Run(run) => {
                 super::explain_run::explain(app, &store, run).await?;
                 store.close().await?;
                 return Ok(ExitCode::SUCCESS);
             }
         };
-        let id = name.find(store.as_ref()).await?;
         let explanation = store.explain(id).await?;
         let now = store.now().await?;
         let queue = store.get(vec![id]).await?.pop().flatten().map(|job| job.spec.queue.to_string());

@@ -3,6 +3,7 @@
 use super::explain::sentence;
 use crate::app::App;
 use crate::failure::Failure;
+use crate::run_jobs::label;
 use crate::run_view::{is_shown, read, reason, way_on};
 use crate::ui::STRONG;
 use crate::values::clean;
@@ -61,19 +62,18 @@ async fn waits(status: &RunStatus, store: &dyn Store, now: Timestamp) -> Result<
         if progress.outcome.is_some() || !is_shown(&status.graph, node) {
             continue;
         }
-        let name = status.graph.nodes[node].id.clone();
-        let open = progress.instances.iter().filter(|one| one.outcome.is_none()).filter_map(|one| one.job);
-        let jobs: Vec<_> = open.take(JOBS_MAX).collect();
+        let open = progress.instances.iter().enumerate().filter(|(_, one)| one.outcome.is_none());
+        let jobs: Vec<_> = open.filter_map(|(row, one)| Some((row, one.job?))).take(JOBS_MAX).collect();
         if jobs.is_empty() {
-            waits.push((name, reason(status, node).unwrap_or_default()));
+            waits.push((status.graph.nodes[node].id.clone(), reason(status, node).unwrap_or_default()));
             continue;
         }
-        for job in jobs {
+        for (row, job) in jobs {
             let why = match store.explain(job).await {
                 Ok(explanation) => sentence(&explanation, now),
                 Err(error) => error.to_string(),
             };
-            waits.push((name.clone(), format!("job {job}: {why}")));
+            waits.push((label(status, node, row), format!("job {job}: {why}")));
         }
     }
     Ok(waits)

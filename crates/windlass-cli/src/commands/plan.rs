@@ -116,19 +116,27 @@ fn rows(node: &Node) -> Option<String> {
 }
 
 fn table(graph: &Graph, skips: &[Option<Skip>]) -> Table {
-    let mut table = Table::new(&["JOB", "DOES", "NEEDS", "QUEUE", "NOTES"]);
+    let titled = graph.nodes.iter().any(|node| draw_graph::title(node).is_some());
+    let mut table = match titled {
+        true => Table::new(&["JOB", "NAME", "DOES", "NEEDS", "QUEUE", "NOTES"]),
+        false => Table::new(&["JOB", "DOES", "NEEDS", "QUEUE", "NOTES"]),
+    };
     for (at, node) in graph.nodes.iter().enumerate() {
         let queue = match &node.work {
             Work::Job(job) => job.queue.to_string(),
             Work::Gate { .. } | Work::Join { .. } => "-".to_owned(),
         };
-        table.row(vec![
+        let mut cells = vec![
             whole(&node.id),
             text(does(node)),
             text(needs(graph, node)),
             text(queue),
             text(notes(graph, node, skips[at].as_ref()).join("; ")),
-        ]);
+        ];
+        if titled {
+            cells.insert(1, text(draw_graph::title(node).unwrap_or("")));
+        }
+        table.row(cells);
     }
     table
 }

@@ -78,6 +78,11 @@ pub(crate) struct Look {
     pub(crate) note: String,
 }
 
+/// What people call a node, where that is something else than its id.
+pub(crate) fn title(node: &Node) -> Option<&str> {
+    node.title.as_deref().filter(|title| *title != node.id)
+}
+
 /// What it is drawn on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canvas {

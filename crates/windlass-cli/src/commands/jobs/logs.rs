@@ -2,10 +2,13 @@
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::follow_run::colours_only;
 use crate::job_name::JobName;
-use crate::values::clean;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
@@ -17,6 +20,9 @@ const PAGE: u32 = 1_000;
 const PACE: Duration = Duration::from_millis(250);
 
 const AFTER: &str = "\
+On a terminal the colours of a line are kept, and nothing else in it is obeyed; elsewhere a line is the bytes that were written. \
+With --json a line that is not UTF-8 has them in base64, as `bytes`.
+
 Examples:
   windlass jobs logs 0-01k9z3v8q2f7t8x6m5n4p3r2s1
   windlass jobs logs 0-01k9z3v8q2f7t8x6m5n4p3r2s1 --follow";
@@ -76,14 +82,40 @@ async fn read_on(app: &App, store: &dyn Store, job: JobId, mut from: u64) -> Res
 }
 
 fn print(app: &App, page: LogPage) -> Result<(), Failure> {
+    let terminal = std::io::stdout().is_terminal();
     for (number, (attempt, line)) in (page.first..).zip(page.lines) {
         let text = String::from_utf8_lossy(&line.text);
         if app.ui.json {
             let (at, stream) = (line.at, line.stream);
-            app.ui.json(&json!({ "number": number, "attempt": attempt, "at": at, "stream": stream, "text": text }))?;
+            let mut shown = json!({ "number": number, "attempt": attempt, "at": at, "stream": stream, "text": text });
+            if std::str::from_utf8(&line.text).is_err() {
+                shown["bytes"] = Value::String(BASE64_STANDARD.encode(&line.text));
+            }
+            app.ui.json(&shown)?;
+        } else if terminal {
+            app.ui.line(format_args!("{} #{attempt} {}", line.at, for_terminal(&text)))?;
         } else {
-            app.ui.line(format_args!("{} #{attempt} {}", line.at, clean(&text)))?;
+            let mut bytes = format!("{} #{attempt} ", line.at).into_bytes();
+            bytes.extend_from_slice(&line.text);
+            app.ui.bytes(&bytes)?;
         }
     }
     Ok(())
+}
+
+/// What a line looks like to people; its colours end with it.
+fn for_terminal(text: &str) -> String {
+    let text = colours_only(text);
+    if text.contains('\x1b') { text + "\x1b[0m" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_terminal;
+
+    #[test]
+    fn colours_end_with_their_line_and_nothing_else_is_obeyed() {
+        assert_eq!(for_terminal("\x1b[31mred"), "\x1b[31mred\x1b[0m");
+        assert_eq!(for_terminal("plain\x07\x1b[2J"), "plain  [2J");
+    }
 }

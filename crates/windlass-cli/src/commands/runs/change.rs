@@ -6,11 +6,15 @@ use crate::failure::Failure;
 use crate::follow_run;
 use crate::run_view::{RunName, exit_code};
 use crate::values::{count, pair};
+use crate::workflow_file::refused;
 use clap::Args;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
-use windlass::runs::{Rerun as What, Runs};
+use windlass::core::graph::Graph;
+use windlass::graph::yaml::{Input, InputKind, Workflow};
+use windlass::runs::{Rerun as What, RunStatus, Runs};
 
 const CANCEL_AFTER: &str = "\
 When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far.
@@ -23,7 +27,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_AFTER)]
 pub(crate) struct Cancel {
-    /// The run's id, or `latest`
+    /// The run's id, `latest`, or the name that it was given with --id
     id: RunName,
     /// Why, for those who look at it later
     #[arg(long, default_value = "cancelled by hand")]
@@ -59,7 +63,7 @@ Examples:
 #[command(after_help = RERUN_AFTER)]
 #[group(skip)]
 pub(crate) struct Rerun {
-    /// The run's id, or `latest`
+    /// The run's id, `latest`, or the name that it was given with --id
     id: RunName,
     /// What failed or was cancelled, and all that comes after it
     #[arg(long, conflicts_with_all = ["from", "all"])]
@@ -106,9 +110,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = FORK_AFTER)]
 pub(crate) struct Fork {
-    /// The run's id, or `latest`
+    /// The run's id, `latest`, or the name that it was given with --id
     id: RunName,
-    /// An input that is to be another one; may be repeated. JSON where it is some, else a text
+    /// An input that is to be another one, of the same type; may be repeated
     #[arg(long = "input", value_name = "NAME=VALUE", value_parser = pair)]
     inputs: Vec<(String, String)>,
     /// Follow it to its end
@@ -122,15 +126,7 @@ impl Fork {
         let run = self.id.find(store.as_ref()).await?;
         let runs = Runs::new(Arc::clone(&store));
         let old = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
-        let mut inputs = Map::new();
-        for (name, given) in self.inputs {
-            let before = old.inputs.get(&name).ok_or_else(|| {
-                let known: Vec<&str> =
-                    old.inputs.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
-                Failure::usage(format!("the run has no input `{name}`")).hint(format!("it has: {}", known.join(", ")))
-            })?;
-            inputs.insert(name, like(before, given));
-        }
+        let inputs = resolve(&old, self.inputs)?;
         let fork = runs.fork(run, inputs).await?;
         started(app, fork)?;
         let code = if self.follow { exit_code(follow_run::follow(app, &runs, fork).await?) } else { ExitCode::SUCCESS };
@@ -139,12 +135,31 @@ impl Fork {
     }
 }
 
-/// A text stays one; whatever else there was is read as what it was.
-fn like(before: &Value, given: String) -> Value {
-    match before {
-        Value::String(_) | Value::Null => Value::String(given),
-        _ => serde_json::from_str(&given).unwrap_or(Value::String(given)),
+/// The inputs of a fork, checked as those of a run are. A run keeps the values and not the workflow that said what they may be,
+/// so each must be what it was: a number a number, a text any text.
+fn resolve(old: &RunStatus, given: Vec<(String, String)>) -> Result<Map<String, Value>, Failure> {
+    let before = old.inputs.as_object().cloned().unwrap_or_default();
+    let input = |value: &Value| {
+        let kind = match value {
+            Value::Bool(_) => InputKind::Boolean,
+            Value::Number(_) => InputKind::Number,
+            _ => InputKind::Text,
+        };
+        Input { kind, description: None, default: Some(value.clone()), required: false }
+    };
+    let inputs = before.iter().map(|(name, value)| (name.clone(), input(value))).collect();
+    let graph = Graph { name: String::new(), nodes: Vec::new(), env: BTreeMap::new(), timeout_ms: None };
+    let workflow = Workflow { graph, inputs, triggers: Vec::new(), outputs: BTreeMap::new() };
+    let resolved = workflow.resolve_inputs(given.into_iter().collect()).map_err(|error| refused(&error))?;
+    let Value::Object(mut resolved) = resolved else { return Ok(Map::new()) };
+    // What only a program can have given is JSON.
+    for (name, value) in &mut resolved {
+        if let (Some(Value::Array(_) | Value::Object(_)), Value::String(text)) = (before.get(name), &*value) {
+            let read = serde_json::from_str(text);
+            *value = read.map_err(|error| Failure::usage(format!("the input `{name}` is no JSON: {error}")))?;
+        }
     }
+    Ok(resolved)
 }
 
 const REMOVE_AFTER: &str = "\
@@ -155,7 +170,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = REMOVE_AFTER)]
 pub(crate) struct Remove {
-    /// The runs' ids
+    /// The runs' ids, or the names that they were given with --id
     #[arg(required = true)]
     ids: Vec<RunName>,
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::Color;
 use serde_json::json;
 use std::process::ExitCode;
-use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunState};
+use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunPage, RunState, Store};
 use windlass::core::time::Timestamp;
 
 const AFTER: &str = "\
@@ -37,18 +37,20 @@ pub(crate) struct List {
     oldest: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StateName {
     Running,
     Succeeded,
     Failed,
     Cancelled,
+    // Running, and no engine can go on with it.
+    Stuck,
 }
 
 impl StateName {
     fn state(self) -> RunState {
         match self {
-            Self::Running => RunState::Running,
+            Self::Running | Self::Stuck => RunState::Running,
             Self::Succeeded => RunState::Succeeded,
             Self::Failed => RunState::Failed,
             Self::Cancelled => RunState::Cancelled,
@@ -57,11 +59,27 @@ impl StateName {
 }
 
 impl List {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        let store = app.existing()?;
+    async fn page(&self, store: &dyn Store) -> Result<RunPage, Failure> {
         let order = if self.oldest { ListOrder::Ascending } else { ListOrder::Descending };
         let state = self.state.map(StateName::state);
-        let page = store.list_runs(RunList { state, order, cursor: self.cursor, limit: self.limit }).await?;
+        let (mut found, mut cursor) = (Vec::new(), self.cursor.clone());
+        let mut limit = self.limit;
+        // Stores know nothing of stuck runs; those that run are looked through, and never more are asked for than still fit.
+        loop {
+            let page = store.list_runs(RunList { state, order, cursor, limit }).await?;
+            let wanted = |run: &Run| self.state != Some(StateName::Stuck) || run.stuck.is_some();
+            found.extend(page.runs.into_iter().filter(wanted));
+            limit = self.limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+            if limit == 0 || page.cursor.is_none() || self.state != Some(StateName::Stuck) {
+                return Ok(RunPage { runs: found, cursor: page.cursor });
+            }
+            cursor = page.cursor;
+        }
+    }
+
+    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        let store = app.existing()?;
+        let page = self.page(store.as_ref()).await?;
         let now = store.now().await?;
         if app.ui.json {
             for run in &page.runs {

@@ -31,7 +31,7 @@ const BETWEEN: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Resume {
-    /// The runs' ids, or `latest`
+    /// The runs' ids, `latest`, or the names that they were given with --id
     #[arg(required = true, value_name = "ID")]
     ids: Vec<RunName>,
 }
@@ -47,9 +47,12 @@ impl Resume {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let runs = Runs::new(Arc::clone(&store));
-        let mut told = Vec::with_capacity(self.ids.len());
+        let mut ids = Vec::with_capacity(self.ids.len());
         for id in self.ids {
-            let run = id.find(store.as_ref()).await?;
+            ids.push(id.find(store.as_ref()).await?);
+        }
+        let mut told = Vec::with_capacity(ids.len());
+        for run in ids {
             told.push((run, runs.resume(run).await));
         }
         let mut code = ExitCode::SUCCESS;
