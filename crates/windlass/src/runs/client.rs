@@ -17,7 +17,7 @@ use windlass_core::random::StrongRandom;
 use windlass_core::store::{
     FeedRequest, NewRun, Run, RunCreated, RunMessage, RunRead, RunState, Setting, Store, WaitFor,
 };
-use windlass_core::time::{Clock, SystemClock};
+use windlass_core::time::{Clock, SystemClock, Timestamp};
 use windlass_core::{Error, Result};
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -98,6 +98,9 @@ impl Runs {
         let mut news = Vec::with_capacity(runs.len());
         // Runs of one graph are told of it once.
         let mut last: Option<(Arc<Graph>, Bytes)> = None;
+        // Timeouts are counted by the store's clock; without one, what stands in the first entries is for people alone.
+        let timed = runs.iter().any(|run| run.graph.timeout_ms.is_some());
+        let now = if timed { self.store.now().await? } else { SystemClock.now() };
         for run in runs {
             let definition = match &last {
                 Some((graph, bytes)) if Arc::ptr_eq(graph, &run.graph) => bytes.clone(),
@@ -108,7 +111,7 @@ impl Runs {
                     bytes
                 }
             };
-            let (new, settings) = self.prepare(run, definition)?;
+            let (new, settings) = self.prepare(run, definition, now)?;
             for setting in settings {
                 self.store.configure(setting).await?;
             }
@@ -119,14 +122,13 @@ impl Runs {
         Ok(ids.into_iter().zip(answers).map(|(id, answer)| answer.map(|created| (id, created))).collect())
     }
 
-    fn prepare(&self, run: NewGraphRun, definition: Bytes) -> Result<(NewRun, Vec<Setting>)> {
+    fn prepare(&self, run: NewGraphRun, definition: Bytes, now: Timestamp) -> Result<(NewRun, Vec<Setting>)> {
         let id = run.id.unwrap_or_else(|| self.ids.next_run());
         let input = encode_input(&run.inputs)?.into();
         let name = run.graph.name.clone();
         let timeout_ms = run.graph.timeout_ms;
         let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
-        // Only the store's clock counts; this one stands in the history's first entries, for people.
-        let Thought { mut steps, settings } = mind.think(Vec::new(), SystemClock.now(), &self.ids)?;
+        let Thought { mut steps, settings } = mind.think(Vec::new(), now, &self.ids)?;
         let more = steps.len() > 1;
         let mut step = steps.swap_remove(0);
         // The engines do the rest, if it is too much for one step.
