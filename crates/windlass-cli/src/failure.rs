@@ -86,6 +86,11 @@ impl Failure {
         self.error.as_ref()
     }
 
+    /// Whether the user broke it off.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.code == Code::Interrupted
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)

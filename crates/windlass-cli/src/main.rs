@@ -12,6 +12,7 @@ mod follow_run;
 mod job_input;
 mod job_name;
 mod many;
+mod patience;
 mod run_jobs;
 mod run_view;
 mod scheme;

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -19,17 +19,26 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) struct Ui {
     /// For programs.
     pub(crate) json: bool,
+    /// What it tells of goes on, whether somebody reads it or not.
+    undeterred: bool,
 }
 
 impl Ui {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, undeterred: false }
+    }
+
+    /// The same for a command whose exit code counts: when nobody reads any more, it goes on in silence.
+    pub(crate) fn undeterred(self) -> Self {
+        Self { undeterred: true, ..self }
     }
 
     /// A line of the result. Whoever reads it may have gone: then the command ends quietly.
     pub(crate) fn line(self, text: impl Display) -> Result<(), Failure> {
-        writeln!(anstream::stdout().lock(), "{text}")?;
-        Ok(())
+        match writeln!(anstream::stdout().lock(), "{text}") {
+            Err(error) if self.undeterred && error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
     }
 
     /// One JSON object on a line of its own.

@@ -46,38 +46,58 @@ impl RunStatus {
         let times = vec![NodeTimes::default(); graph.nodes.len()];
         let progress = Progress::new(&graph);
         let mut status = Self { run: view.run, graph, inputs, progress, times, seen: 0 };
-        status.learn(&view.history)?;
-        if status.seen < status.run.history_len {
+        for entry in &view.history {
+            let (at, event) = decode_entry(entry)?;
+            status.take_in(at, &event);
+        }
+        if status.is_behind() {
             status.refresh(store).await?;
         }
         Ok(Some(status))
+    }
+
+    /// The same run before anything has happened to it: what is read on from there is all of its history.
+    #[must_use]
+    pub fn rewound(&self) -> Self {
+        let (progress, times) = (Progress::new(&self.graph), vec![NodeTimes::default(); self.graph.nodes.len()]);
+        Self { progress, times, seen: 0, ..self.clone() }
+    }
+
+    /// Whether the history went on after what was taken in, as far as is known.
+    pub fn is_behind(&self) -> bool {
+        self.seen < self.run.history_len
     }
 
     /// Reads what is new. Answers it; `None` when the run is gone.
     pub async fn refresh(&mut self, store: &dyn Store) -> Result<Option<Vec<(Timestamp, Event)>>> {
         let mut new = Vec::new();
         loop {
-            let read = RunRead { history_from: self.seen, history_max: ENTRIES_READ, ..RunRead::brief(self.run.id) };
-            let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
-            self.run = view.run;
-            let some = !view.history.is_empty();
-            new.extend(self.learn(&view.history)?);
-            if !some || self.seen >= self.run.history_len {
+            let Some(some) = self.read_on(store).await? else { return Ok(None) };
+            for (at, event) in &some {
+                self.take_in(*at, event);
+            }
+            let none = some.is_empty();
+            new.extend(some);
+            if none || !self.is_behind() {
                 return Ok(Some(new));
             }
         }
     }
 
-    fn learn(&mut self, entries: &[bytes::Bytes]) -> Result<Vec<(Timestamp, Event)>> {
-        let mut new = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let (at, event) = decode_entry(entry)?;
-            self.progress.apply(&self.graph, &event);
-            self.note(at, &event);
-            self.seen += 1;
-            new.push((at, event));
-        }
-        Ok(new)
+    /// Reads some of what is new and takes none of it in: that is up to the caller, in this order. `None` when the run is
+    /// gone.
+    pub async fn read_on(&mut self, store: &dyn Store) -> Result<Option<Vec<(Timestamp, Event)>>> {
+        let read = RunRead { history_from: self.seen, history_max: ENTRIES_READ, ..RunRead::brief(self.run.id) };
+        let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
+        self.run = view.run;
+        view.history.iter().map(|entry| decode_entry(entry)).collect::<Result<_>>().map(Some)
+    }
+
+    /// Takes in what was read on.
+    pub fn take_in(&mut self, at: Timestamp, event: &Event) {
+        self.progress.apply(&self.graph, event);
+        self.note(at, event);
+        self.seen += 1;
     }
 
     fn note(&mut self, at: Timestamp, event: &Event) {

@@ -7,8 +7,9 @@ use crate::commands::worker::open_artifacts;
 use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::follow_run::Follower;
+use crate::patience::patiently;
 use crate::run_view::{exit_code, look};
-use crate::ui::STRONG;
+use crate::ui::{STRONG, Ui};
 use crate::values::{about, clean, pair};
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
@@ -54,7 +55,7 @@ pub(crate) struct Run {
     /// A name for the run: the same name twice starts it once
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
-    /// Do not show what the jobs say
+    /// Show only what fails, and how it ended
     #[arg(long)]
     quiet: bool,
     /// Draw with ASCII alone
@@ -78,7 +79,7 @@ impl Run {
         new.id = self.id.as_deref().map(RunId::named);
         let run = runs.start(new).await?;
         if self.detach {
-            started(app, run)?;
+            started(app.ui, run)?;
             store.close().await?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -93,52 +94,65 @@ impl Run {
             None => None,
         };
         let done = self.watch(app, &runs, run).await;
+        if done.as_ref().is_err_and(Failure::is_interrupted) {
+            // Commands have watchers, which end them when this process goes.
+            return done;
+        }
         if let Some(working) = working {
-            working.end().await;
+            tokio::select! {
+                () = working.end() => {}
+                _ = tokio::signal::ctrl_c() => return Err(Failure::interrupted()),
+            }
         }
         store.close().await?;
         done
     }
 
     async fn watch(&self, app: &App, runs: &Runs, run: RunId) -> Result<ExitCode, Failure> {
-        let status = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
-        let canvas = Canvas::of_terminal(self.ascii);
-        if app.ui.json {
-            app.ui.json(&json!({ "run": run, "name": status.graph.name }))?;
-        } else {
-            app.ui.line(format_args!("{STRONG}{}{STRONG:#} {run}", clean(&status.graph.name)))?;
-            draw(app, &status, canvas, runs.store().as_ref()).await?;
-        }
+        let status = patiently(app.ui, async || runs.status(run).await).await?;
+        let status = status.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
+        let (canvas, ui) = (Canvas::of_terminal(self.ascii), app.ui.undeterred());
         let store = Arc::clone(runs.store());
-        let mut follower = Follower::new(app, store.as_ref(), status, canvas.ascii);
-        follower.logs = !self.quiet;
+        if self.quiet {
+            // The last word is the only one.
+        } else if ui.json {
+            ui.json(&json!({ "run": run, "name": status.graph.name }))?;
+        } else {
+            ui.line(format_args!("{STRONG}{}{STRONG:#} {run}", clean(&status.graph.name)))?;
+            draw(ui, &status, canvas, store.as_ref()).await?;
+        }
+        // It may have been started before: then all that has happened is told, too.
+        let mut follower = Follower::new(app, store.as_ref(), status.rewound(), canvas.ascii);
+        follower.quiet = self.quiet;
         let state = unless_cancelled(app, runs, run, follower.follow()).await?;
         let status = follower.status;
-        if app.ui.json {
-            app.ui.json(&json!({ "run": run, "state": state, "summary": status.run.summary }))?;
+        if ui.json {
+            ui.json(&json!({ "run": run, "state": state, "summary": status.run.summary }))?;
         } else {
-            draw(app, &status, canvas, store.as_ref()).await?;
-            app.ui.line(last_line(&status, state))?;
-            if state == RunState::Failed && app.url().is_some() {
-                app.ui.note(format_args!("hint: windlass runs rerun {run} --failed goes on from there"));
+            if !self.quiet {
+                draw(ui, &status, canvas, store.as_ref()).await?;
+            }
+            ui.line(last_line(&status, state))?;
+            if state == RunState::Failed && app.url().is_some() && !self.quiet {
+                ui.note(format_args!("hint: windlass runs rerun {run} --failed goes on from there"));
             }
         }
         Ok(exit_code(state))
     }
 }
 
-pub(crate) fn started(app: &App, run: RunId) -> Result<(), Failure> {
-    if app.ui.json {
-        return app.ui.json(&json!({ "run": run }));
+pub(crate) fn started(ui: Ui, run: RunId) -> Result<(), Failure> {
+    if ui.json {
+        return ui.json(&json!({ "run": run }));
     }
-    app.ui.line(run)
+    ui.line(run)
 }
 
-async fn draw(app: &App, status: &RunStatus, canvas: Canvas, store: &dyn Store) -> Result<(), Failure> {
-    let now = store.now().await?;
-    app.ui.line("")?;
-    app.ui.line(draw_graph::draw(&status.graph, canvas, &|node| look(status, node, now)))?;
-    app.ui.line("")
+async fn draw(ui: Ui, status: &RunStatus, canvas: Canvas, store: &dyn Store) -> Result<(), Failure> {
+    let now = patiently(ui, async || store.now().await).await?;
+    ui.line("")?;
+    ui.line(draw_graph::draw(&status.graph, canvas, &|node| look(status, node, now)))?;
+    ui.line("")
 }
 
 fn last_line(status: &RunStatus, state: RunState) -> String {
@@ -166,14 +180,22 @@ async fn unless_cancelled(
         done = &mut follow => return done,
         _ = tokio::signal::ctrl_c() => {}
     }
-    app.ui.note("cancelling; Ctrl-C once more leaves the run to itself");
+    // A store that nobody named goes with this process, and so does the run.
+    let (leaves, hint) = match app.url() {
+        Some(_) => ("leaves the run to itself", Some(format!("windlass runs follow {run} goes on with it"))),
+        None => ("ends it at once", None),
+    };
+    app.ui.note(format_args!("cancelling; Ctrl-C once more {leaves}"));
     let cancelled = async {
-        runs.cancel(run, "interrupted").await?;
+        patiently(app.ui, async || runs.cancel(run, "interrupted").await).await?;
         follow.await
     };
     tokio::select! {
         done = cancelled => done,
-        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+        _ = tokio::signal::ctrl_c() => Err(match hint {
+            Some(hint) => Failure::interrupted().hint(hint),
+            None => Failure::interrupted(),
+        }),
     }
 }
 

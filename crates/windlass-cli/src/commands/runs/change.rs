@@ -4,7 +4,7 @@ use crate::app::App;
 use crate::commands::run::started;
 use crate::failure::Failure;
 use crate::follow_run;
-use crate::run_view::{RunName, exit_code};
+use crate::run_view::{RunName, exit_code, read};
 use crate::values::{count, pair};
 use crate::workflow_file::refused;
 use clap::Args;
@@ -90,13 +90,19 @@ impl Rerun {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
         let runs = Runs::new(Arc::clone(&store));
+        // What happened before is not told again.
+        let before = if self.follow { Some(read(&runs, run).await?) } else { None };
         let nodes = runs.rerun(run, what).await?;
-        if app.ui.json {
-            app.ui.json(&json!({ "run": run, "nodes": nodes }))?;
+        let ui = if self.follow { app.ui.undeterred() } else { app.ui };
+        if ui.json {
+            ui.json(&json!({ "run": run, "nodes": nodes }))?;
         } else {
-            app.ui.line(format_args!("{run} goes on with {}", count(nodes as u64, "node")))?;
+            ui.line(format_args!("{run} goes on with {}", count(nodes as u64, "node")))?;
         }
-        let code = if self.follow { exit_code(follow_run::follow(app, &runs, run).await?) } else { ExitCode::SUCCESS };
+        let code = match before {
+            Some(before) => exit_code(follow_run::go_on(app, &runs, before).await?),
+            None => ExitCode::SUCCESS,
+        };
         store.close().await?;
         Ok(code)
     }
@@ -128,7 +134,7 @@ impl Fork {
         let old = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
         let inputs = resolve(&old, self.inputs)?;
         let fork = runs.fork(run, inputs).await?;
-        started(app, fork)?;
+        started(if self.follow { app.ui.undeterred() } else { app.ui }, fork)?;
         let code = if self.follow { exit_code(follow_run::follow(app, &runs, fork).await?) } else { ExitCode::SUCCESS };
         store.close().await?;
         Ok(code)
