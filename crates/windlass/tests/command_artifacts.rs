@@ -93,7 +93,8 @@ async fn nothing_is_uploaded_by_a_job_that_fails_and_a_later_attempt_wins() {
 async fn what_cannot_be_done_is_said_with_what_to_do() {
     let wants = |name: &str, folder: &str| job("echo ran", json!({ "download": { name: folder } }));
     let ran = run(Commands::new(), wants("dist", "x")).await;
-    assert!(ran.error().contains("`dist`") && ran.error().contains("Commands::artifacts("), "{}", ran.error());
+    let advice = "start the worker with `--artifacts DIR` (in Rust: `Commands::artifacts`)";
+    assert!(ran.error().contains("`dist`") && ran.error().contains(advice), "{}", ran.error());
 
     let with_store = |store| Commands::new().artifacts(store);
     let ran = run(with_store(kept()), wants("dist", "x")).await;
@@ -226,5 +227,42 @@ async fn the_jobs_of_a_run_hand_files_on_and_those_of_a_rerun_win() {
         }
     }
     assert_eq!(content(&kept, &run.to_string(), "file").await, "new");
+    working.drain().await;
+}
+
+const ROWS: &str = "
+jobs:
+  list: { run: 'echo \"names=[1, 2, \\\"$LAST\\\"]\" >> \"$WINDLASS_OUTPUT\"', env: { LAST: LAST_ROW } }
+  each:
+    needs: list
+    run: echo ${MATRIX_VALUE} > g
+    strategy: { fail-fast: false, matrix: '${{ fromJSON(needs.list.outputs.names) }}' }
+    artifacts:
+      upload:
+        g-${{ matrix.value }}: g
+  all:
+    needs: each
+    run: echo \"said=$(cat 1/g 2/g c/g | tr '\\n' ' ')\" >> \"$WINDLASS_OUTPUT\"
+    artifacts: { download: { g-1: 1, g-2: 2, g-c: c } }
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_row_of_a_matrix_uploads_under_a_name_of_its_own() {
+    let (store, _): (Arc<dyn Store>, _) = memory();
+    let runs = Runs::new(Arc::clone(&store));
+    let working = Running::start(Worker::builder(store).commands(Commands::new().artifacts(kept())));
+    let start = |last: &str| {
+        let text = ROWS.replace("LAST_ROW", last);
+        runs.start(NewGraphRun::new(yaml::read("test.yml", &text).unwrap_or_else(|p| panic!("{p}")).graph))
+    };
+    let status = ended(&runs, start("c").await.unwrap()).await;
+    assert_eq!(status.run.state, RunState::Succeeded, "{:?}", status.progress.nodes);
+    assert_eq!(status.progress.nodes[2].outputs["said"], "1 2 c ");
+
+    let status = ended(&runs, start("a/b").await.unwrap()).await;
+    assert_eq!(status.run.state, RunState::Failed);
+    let errors: Vec<&str> = status.progress.nodes[1].instances.iter().filter_map(|one| one.error.as_deref()).collect();
+    let expected = "its job could not be made: `g-${{ matrix.value }}` names no artifact: ";
+    assert!(errors.len() == 1 && errors[0].starts_with(expected) && errors[0].contains("`g-a/b`"), "{errors:?}");
     working.drain().await;
 }

@@ -173,6 +173,7 @@ fn a_handler_that_is_dropped_leaves_nothing_behind() {
 }
 
 const AT: &str = "WINDLASS_TEST_CHILD_AT";
+const FIXED: &str = "WINDLASS_TEST_CHILD_FIXED";
 
 /// Not a test: a worker that will be killed.
 #[test]
@@ -182,20 +183,34 @@ fn child() {
     runtime.block_on(async {
         let (store, client) = memory();
         client.enqueue(Steps(family(STUBBORN, Path::new(&at)))).await.unwrap();
-        let commands = Commands::new().work_dir(at);
+        let commands = Commands::new();
+        let commands = if std::env::var(FIXED).is_ok() { commands.in_folder(at) } else { commands };
         Worker::builder(store).commands(commands).build().unwrap().run_until_stopped().await.unwrap();
     });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_killed_takes_its_commands_along() {
-    let at = tempfile::tempdir().unwrap();
-    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--nocapture"]).env(AT, at.path()).stdout(Stdio::null()).kill_on_drop(true);
-    let mut worker = command.spawn().unwrap();
-    all_up(at.path()).await;
-    worker.kill().await.unwrap();
-    all_gone(at.path()).await;
+async fn a_worker_that_is_killed_takes_its_commands_and_their_folder_along() {
+    for fixed in [false, true] {
+        let (at, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child", "--nocapture"]).env(AT, at.path()).env("TMPDIR", base.path());
+        command.envs(fixed.then_some((FIXED, "1"))).stdout(Stdio::null()).kill_on_drop(true);
+        let mut worker = command.spawn().unwrap();
+        all_up(at.path()).await;
+        let left = || std::fs::read_dir(base.path()).unwrap().count();
+        assert_eq!(left(), 1);
+        worker.kill().await.unwrap();
+        all_gone(at.path()).await;
+        let swept = async {
+            while left() > 0 {
+                // sleeps because: no signal tells that another process has removed a folder
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LONG, swept).await.expect("its folder is removed");
+        assert!(at.path().join("self").exists(), "a folder of the user's stays as it is");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -139,7 +139,7 @@ async fn what_failed_is_run_once_more_and_only_that() {
     assert_eq!(*seen.said.lock(), ["build", "test", "it failed"]);
 
     seen.healed.store(true, Ordering::Relaxed);
-    assert_eq!(runs.rerun(run, Rerun::Failed).await.unwrap(), 1);
+    assert_eq!(runs.rerun(run, Rerun::Failed).await.unwrap(), 3, "it, and those after it");
     let status = ended(&runs, run).await;
     assert_eq!(status.run.state, RunState::Succeeded);
     assert_eq!(seen.said.lock()[3..], ["test", "ship"], "what went well is not repeated");
@@ -150,6 +150,26 @@ async fn what_failed_is_run_once_more_and_only_that() {
     runs.rerun(run, Rerun::From(vec!["ship".to_owned()])).await.unwrap();
     ended(&runs, run).await;
     assert_eq!(seen.said.lock()[5..], ["ship"]);
+    working.drain().await;
+}
+
+#[tokio::test]
+async fn a_workflow_in_another_is_run_once_more_from_its_beginning() {
+    let (store, _) = memory();
+    let (runs, seen) = (Runs::new(Arc::clone(&store)), Arc::new(Seen::default()));
+    let working = Running::start(worker(&store, &seen));
+    let inner = "jobs:\n  x: { kind: say, with: { text: x } }\n  y: { needs: x, kind: say, with: { text: y } }\n";
+    let text = "jobs:\n  a: { kind: say, with: { text: a } }\n  s: { needs: a, uses: ./inner.yml }\n  b: { needs: s, kind: say, with: { text: b } }\n";
+    let workflow = yaml::read_with("test.yml", text, &|_| Ok(inner.to_owned())).unwrap();
+    let run = runs.start(NewGraphRun::new(workflow.graph)).await.unwrap();
+    ended(&runs, run).await;
+    assert_eq!(*seen.said.lock(), ["a", "x", "y", "b"]);
+
+    let count = runs.rerun(run, Rerun::From(vec!["s".to_owned()])).await.unwrap();
+    assert_eq!(count, 3, "its entrance and its exit have no job");
+    let status = ended(&runs, run).await;
+    assert_eq!(status.run.state, RunState::Succeeded);
+    assert_eq!(seen.said.lock()[4..], ["x", "y", "b"]);
     working.drain().await;
 }
 

@@ -311,17 +311,28 @@ impl Step<'_> {
     }
 }
 
+/// How much of a text is told that is no JSON, in characters.
+const BEGINNING: usize = 60;
+
 /// The rows that an expression comes to; why not.
 fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
+    let no_json = |text: &str, error: serde_json::Error| {
+        let begins: String = text.chars().take(BEGINNING).collect();
+        let more = if begins.len() < text.len() { "…" } else { "" };
+        format!("`{}` is no JSON: {error}; it is given `{}{more}`", expr.as_str(), begins.escape_debug())
+    };
     let value = match expr.value(scope) {
-        Value::String(text) => {
-            serde_json::from_str(&text).map_err(|error| format!("`{}` is no JSON: {error}", expr.as_str()))?
-        }
+        Value::String(text) => serde_json::from_str(&text).map_err(|error| no_json(&text, error))?,
         value => value,
     };
     let list = match value {
         Value::Array(list) => list,
-        Value::Null => return Err(format!("`{}` is not there", expr.as_str())),
+        Value::Null => {
+            return Err(match expr.no_json(scope) {
+                Some((text, error)) => no_json(&text, error),
+                None => format!("`{}` is not there", expr.as_str()),
+            });
+        }
         other => return Err(format!("`{}` is no list: {}", expr.as_str(), kind_of(&other))),
     };
     if list.len() > MATRIX_MAX {

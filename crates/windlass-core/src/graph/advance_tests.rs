@@ -231,6 +231,20 @@ fn rows_come_from_what_a_job_says() {
     let mut run = Run::new(nodes());
     run.succeed("plan");
     assert!(matches!(&run.at("a").skip, Some(Skip::Matrix { message }) if message.contains("is not there")));
+    // A text that is no JSON is told, as far as it helps.
+    let expr = "fromJSON(needs.plan.outputs.list)";
+    for (list, why) in [
+        ("a, b".to_owned(), "is no JSON: expected value at line 1 column 1; it is given `a, b`"),
+        (format!("[1,\n{}", "é".repeat(100)), "it is given `[1,\\né"),
+    ] {
+        let mut nodes = nodes();
+        nodes[1].matrix.as_mut().unwrap().source = Source::From(Expr::parse(expr).unwrap());
+        let mut run = Run::new(nodes);
+        run.end("plan", Outcome::Succeeded, &[("list", &list)]);
+        let Some(Skip::Matrix { message }) = &run.at("a").skip else { panic!("{:?}", run.at("a")) };
+        assert!(message.starts_with(&format!("`{expr}` is no JSON")) && message.contains(why), "{message}");
+        assert!(message.chars().count() < 200, "{message}");
+    }
 }
 
 #[test]

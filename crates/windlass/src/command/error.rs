@@ -40,8 +40,8 @@ pub(super) enum CommandError {
     #[error("it took longer than its {limit_ms} ms, in {place}{tail}")]
     TimedOut { place: String, limit_ms: u64, tail: String },
     #[error(
-        "it names the artifact `{0}`, and this worker has nowhere to keep artifacts; give it a place with \
-         Commands::artifacts(windlass::artifacts::open(…)?), the same one for all workers"
+        "it names the artifact `{0}`, and this worker has nowhere to keep artifacts; start the worker with \
+         `--artifacts DIR` (in Rust: `Commands::artifacts`), the same place for all workers"
     )]
     NoArtifacts(String),
     #[cfg(feature = "artifacts")]

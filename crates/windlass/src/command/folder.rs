@@ -1,7 +1,7 @@
 //! The folders of a job: the one that its commands run in, and one beside it for what we put there.
 //!
 //! ```text
-//! windlass-…/          removed when the job ends
+//! windlass-…/          removed when the job ends; nobody else may look into it
 //!   work/              where commands run, unless that is a folder of the user's
 //!   tmp/               TMPDIR
 //!   outputs            WINDLASS_OUTPUT
@@ -10,6 +10,7 @@
 //! ```
 
 use super::error::CommandError;
+use super::sweeper::Sweeper;
 use super::{Commands, Place};
 use std::fs;
 use std::io;
@@ -26,6 +27,8 @@ pub(super) struct Folder {
     root: PathBuf,
     work: PathBuf,
     fixed: bool,
+    /// For the case that nobody is there to drop it.
+    _sweeper: Option<Sweeper>,
 }
 
 impl Folder {
@@ -37,13 +40,18 @@ impl Folder {
         fs::create_dir_all(&base).map_err(CommandError::file(&base))?;
         // Commands run elsewhere than the worker does.
         let base = base.canonicalize().map_err(CommandError::file(&base))?;
-        let made = tempfile::Builder::new().prefix("windlass-").tempdir_in(&base);
+        let own = fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix("windlass-").permissions(own).tempdir_in(&base);
         let root = made.map(TempDir::keep).map_err(CommandError::file(&base))?;
         let (work, fixed) = match &commands.place {
             Place::Fresh(_) => (root.join("work"), false),
             Place::Fixed(folder) => (folder.clone(), true),
         };
-        let mut this = Self { root, work, fixed };
+        // It is told of the folder that was made here, never of one that was there before.
+        let sweeper = Sweeper::start(&root).inspect_err(|error| {
+            tracing::warn!(folder = %root.display(), %error, "a job's folder stays if its worker is killed");
+        });
+        let mut this = Self { root, work, fixed, _sweeper: sweeper.ok() };
         fs::create_dir(this.temporary()).map_err(CommandError::file(&this.root))?;
         fs::write(this.outputs(), "").map_err(CommandError::file(this.outputs()))?;
         if !fixed {
@@ -153,6 +161,15 @@ mod tests {
     fn a_path_that_climbs_out_is_known_by_its_looks() {
         assert!(["..", "a/../..", "/etc", "a/../../b"].iter().all(|path| climbs_out(Path::new(path))));
         assert!(!["a", "a/..", "./a/../b", ""].iter().any(|path| climbs_out(Path::new(path))));
+    }
+
+    #[test]
+    fn nobody_else_may_look_into_it() {
+        let (base, fixed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for commands in [Commands::new().work_dir(base.path()), Commands::new().in_folder(fixed.path())] {
+            let folder = Folder::make(&commands).unwrap();
+            assert_eq!(folder.root.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        }
     }
 
     #[test]

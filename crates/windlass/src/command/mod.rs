@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A step runs until its shell ends. Then, and when the job is cancelled, its time is over, its lease is lost or the worker
-//! goes, its whole process group is ended; when the worker itself is killed, a watcher does it (`group.rs`). What is trusted:
+//! goes, its whole process group is ended; when the worker itself is killed, a watcher does it (`group.rs`), and the job's
+//! folder is removed (`sweeper.rs`). What is trusted:
 //! that nothing leaves its group. A step that calls `setsid` does, and may outlive its job; it cannot hold it up.
 
 #[cfg(feature = "artifacts")]
@@ -28,6 +29,7 @@ mod payload;
 mod run;
 mod shell;
 mod step;
+mod sweeper;
 
 use crate::handler::One;
 use mask::Mask;

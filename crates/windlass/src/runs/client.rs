@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::graph::{Graph, reruns};
+use windlass_core::graph::{Graph, Work, descendants, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
@@ -72,7 +72,7 @@ pub enum Rerun {
     All,
     /// What failed or was cancelled, and all that comes after.
     Failed,
-    /// These nodes, and all that comes after.
+    /// These nodes, and all that comes after; one that is a workflow of its own from its beginning.
     From(Vec<String>),
 }
 
@@ -220,7 +220,8 @@ impl Runs {
         Err(Error::RunRefused { run, why })
     }
 
-    /// Runs nodes of an ended run once more, with all that comes after them. Answers how many nodes that begins with.
+    /// Runs nodes of an ended run once more, with all that comes after them. Answers how many nodes these are that have a job;
+    /// some of them may be skipped.
     pub async fn rerun(&self, run: RunId, what: Rerun) -> Result<usize> {
         let status = self.wanted(run).await?;
         if !status.run.state.is_terminal() {
@@ -234,22 +235,14 @@ impl Runs {
             Rerun::All => (0..status.graph.nodes.len()).collect(),
             Rerun::Failed => reruns(&status.progress),
             Rerun::From(names) => {
-                let find = |name: &String| {
-                    let nearest = || {
-                        let known = status.graph.nodes.iter().map(|node| node.id.as_str());
-                        let near = windlass_core::name::nearest(name, known);
-                        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                        Error::not_found(format!("a node `{name}` of the run{hint}"))
-                    };
-                    status.graph.find(name).ok_or_else(nearest)
-                };
-                names.iter().map(find).collect::<Result<Vec<usize>>>()?
+                names.iter().map(|name| beginning(&status.graph, name)).collect::<Result<Vec<usize>>>()?
             }
         };
         if nodes.is_empty() {
             return Err(Error::RunRefused { run, why: "has nothing to run once more".to_owned() });
         }
-        let count = nodes.len();
+        let has_job = |&node: &usize| matches!(status.graph.nodes[node].work, Work::Job(_));
+        let count = descendants(&status.progress, nodes.iter().copied()).iter().filter(|&node| has_job(node)).count();
         self.say(Message::Rerun { nodes }.to(run)).await?;
         Ok(count)
     }
@@ -279,6 +272,17 @@ impl Runs {
         };
         tokio::time::timeout(time, look).await.ok().transpose()
     }
+}
+
+/// Where the node of this name begins: that of a sub-graph is its exit, which has an entrance.
+fn beginning(graph: &Graph, name: &str) -> Result<usize> {
+    let Some(at) = graph.find(name) else {
+        let near = windlass_core::name::nearest(name, graph.nodes.iter().map(|node| node.id.as_str()));
+        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        return Err(Error::not_found(format!("a node `{name}` of the run{hint}")));
+    };
+    let node = &graph.nodes[at];
+    Ok(node.entrance.filter(|_| matches!(node.work, Work::Join { .. })).unwrap_or(at))
 }
 
 impl fmt::Debug for Runs {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use windlass_core::artifact::ArtifactName;
 use windlass_core::graph::{Graph, Node, NodeJob, NodeScope, Progress, Template, Work};
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{JobSpec, NewJob};
@@ -42,6 +43,7 @@ impl Making<'_> {
             NodeScope { graph: self.graph, progress: self.progress, inputs: self.inputs, node: start.node, row };
         let mut payload = Template::fill_all(&work.payload, &scope);
         if work.kind.as_str() == COMMAND_KIND {
+            name_artifacts(&mut payload, &scope)?;
             self.add_surroundings(&mut payload, start, &scope);
         }
         let job = NewJob::new(start.job, self.spec(node, work, &payload, &scope)?);
@@ -118,4 +120,24 @@ impl Making<'_> {
         let result = progress.outcome.map(windlass_core::graph::Outcome::name);
         (name, json!({ "result": result, "outputs": progress.outputs }))
     }
+}
+
+/// Fills in the names of artifacts, which are keys; why one of them is none.
+fn name_artifacts(payload: &mut Value, scope: &NodeScope<'_>) -> Result<(), String> {
+    for way in ["upload", "download"] {
+        let Some(Value::Object(map)) = payload.pointer_mut(&format!("/artifacts/{way}")) else { continue };
+        if !map.keys().any(|name| name.contains("${{")) {
+            continue;
+        }
+        let mut filled = Map::new();
+        for (written, value) in std::mem::take(map) {
+            let name = Template::parse(&written).map_err(|error| error.to_string())?.fill(scope);
+            ArtifactName::new(&name).map_err(|error| format!("`{written}` names no artifact: {error}"))?;
+            if filled.insert(name.clone(), value).is_some() {
+                return Err(format!("it names the artifact `{name}` twice under {way}, once as `{written}`"));
+            }
+        }
+        *map = filled;
+    }
+    Ok(())
 }

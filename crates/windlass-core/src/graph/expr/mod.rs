@@ -142,6 +142,20 @@ impl Expr {
         self.root.value(scope)
     }
 
+    /// The first text in it that `fromJSON` is given and that is no JSON, and why.
+    pub fn no_json(&self, scope: &dyn Scope) -> Option<(String, serde_json::Error)> {
+        let mut found = None;
+        self.root.walk(&mut |node| {
+            if let (Node::Call(Function::FromJson, arguments), None) = (node, &found) {
+                let given = arguments.first().map(|argument| text(&argument.value(scope))).unwrap_or_default();
+                let error = serde_json::from_str::<serde::de::IgnoredAny>(&given).err();
+                // Nothing is what is not there.
+                found = error.filter(|_| !given.is_empty()).map(|error| (given, error));
+            }
+        });
+        found
+    }
+
     /// Whether it will hold, as far as that can be said from the places that are known already.
     pub fn foreseen(&self, scope: &dyn Scope, known: &dyn Fn(&Place) -> bool) -> Option<bool> {
         self.root.foreseen(scope, known)

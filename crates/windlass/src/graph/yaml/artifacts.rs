@@ -3,63 +3,84 @@
 use super::draw::Problem;
 use super::fields::Reader;
 use super::jobs::check_id;
-use super::tree::{Tree, Value};
+use super::names::Names;
+use super::tree::{Key, Tree, Value};
 use serde_json::{Map, Value as Json, json};
 use windlass_core::graph::Template;
 
+/// How an expression begins in a text.
+const TEMPLATE: &str = "${{";
+
 /// Artifacts, as the runner of commands takes them: `{"upload": {"dist": ["target/x"]}, "download": {"dist": "."}}`.
-pub(super) fn read(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Json> {
+pub(super) fn read(reader: &Reader<'_>, tree: &Tree<'_>, names: &Names<'_>) -> Option<Json> {
     let fields = reader.fields(tree, "artifacts", &["upload", "download"])?;
+    let upload = fields.get("upload").map(|tree| read_upload(reader, tree, names));
+    let download = fields.get("download").map(|tree| read_download(reader, tree, names));
     let mut artifacts = Map::new();
-    if let Some(tree) = fields.get("upload") {
-        artifacts.insert("upload".to_owned(), read_upload(reader, tree)?);
-    }
-    if let Some(tree) = fields.get("download") {
-        artifacts.insert("download".to_owned(), read_download(reader, tree)?);
+    for (name, map) in [("upload", upload), ("download", download)] {
+        if let Some(map) = map {
+            artifacts.insert(name.to_owned(), Json::Object(map?));
+        }
     }
     Some(Json::Object(artifacts))
 }
 
-fn read_upload(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Json> {
+fn read_upload(reader: &Reader<'_>, tree: &Tree<'_>, names: &Names<'_>) -> Option<Map<String, Json>> {
     let mut upload = Map::new();
     for (key, tree) in reader.map(tree)? {
-        check_id(reader, &key.text, &key.span, "an artifact");
-        let paths: Option<Vec<&str>> = reader.texts(tree)?.into_iter().map(|(_, one)| path(reader, one)).collect();
-        let paths = paths?;
-        if paths.is_empty() {
-            return reader.refuse(tree, "there are no files", "write a path, or a list of them");
+        check_name(reader, key, names);
+        let files: Vec<_> = reader.texts(tree)?.into_iter().map(|(_, one)| path(reader, one)).collect();
+        if files.is_empty() {
+            reader.refuse::<()>(tree, "there are no files", "write a path, or a list of them");
         }
-        upload.insert(key.text.to_string(), json!(paths));
+        let files: Vec<&str> = files.into_iter().flatten().collect();
+        upload.insert(key.text.to_string(), json!(files));
     }
-    Some(Json::Object(upload))
+    Some(upload)
 }
 
-fn read_download(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Json> {
+fn read_download(reader: &Reader<'_>, tree: &Tree<'_>, names: &Names<'_>) -> Option<Map<String, Json>> {
     let mut download = Map::new();
     if let Value::Map(map) = &tree.value {
         for (key, tree) in map.iter() {
-            check_id(reader, &key.text, &key.span, "an artifact");
-            let folder = if tree.is_nothing() { "." } else { path(reader, tree)? };
+            check_name(reader, key, names);
+            let folder = if tree.is_nothing() { "." } else { path(reader, tree).unwrap_or(".") };
             download.insert(key.text.to_string(), json!(folder));
         }
     } else {
         for (name, tree) in reader.texts(tree)? {
-            check_id(reader, name, &tree.span, "an artifact");
+            // What a template says was looked at with the other values.
+            if !name.contains(TEMPLATE) {
+                check_id(reader, name, &tree.span, "an artifact");
+            }
             if download.insert(name.to_owned(), json!(".")).is_some() {
                 reader.say(Problem::new(tree.span.clone(), format!("`{name}` is downloaded twice")));
             }
         }
     }
-    Some(Json::Object(download))
+    Some(download)
 }
 
-fn path<'y>(reader: &Reader<'_>, tree: &'y Tree<'y>) -> Option<&'y str> {
-    match reader.text(tree)? {
-        text if text.trim().is_empty() || tree.is_nothing() => {
-            reader.refuse(tree, "a path was expected here", "write one, relative to where the job runs")
-        }
-        text => Some(text),
+/// A name that is a template is filled in for each row, and looked at then.
+fn check_name(reader: &Reader<'_>, key: &Key<'_>, names: &Names<'_>) {
+    if key.text.contains(TEMPLATE) {
+        names.check_all(reader, &key.tree());
+    } else {
+        check_id(reader, &key.text, &key.span, "an artifact");
     }
+}
+
+/// A path below the folder in which the job runs.
+fn path<'y>(reader: &Reader<'_>, tree: &'y Tree<'y>) -> Option<&'y str> {
+    let text = reader.text(tree)?;
+    if text.trim().is_empty() || tree.is_nothing() {
+        return reader.refuse(tree, "a path was expected here", "write one, relative to where the job runs");
+    }
+    if text.starts_with('/') || text.split('/').any(|part| part == "..") {
+        let help = "write one that is relative to it, without ..";
+        return reader.refuse(tree, "this leads out of the folder in which the job runs", help);
+    }
+    Some(text)
 }
 
 /// The group of jobs of which only so many run at once, and how many.

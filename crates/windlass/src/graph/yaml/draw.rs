@@ -1,7 +1,11 @@
 //! Problems, drawn into the text.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::ops::Range;
+
+/// How much of a line is drawn, in characters.
+const WIDTH: usize = 100;
 
 /// Something that is wrong with a workflow, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,11 +84,12 @@ impl Problems {
     fn draw(&self, problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.place(problem);
         let (_, start) = self.line_of(problem.span.start);
-        let shown = self.text[start..].lines().next().unwrap_or("");
-        let margin = " ".repeat(line.to_string().len());
-        let before: String = shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let end = problem.span.end.min(start + shown.len());
+        let whole = self.text[start..].lines().next().unwrap_or("");
+        let end = problem.span.end.min(start + whole.len());
         let marked = self.text.get(problem.span.start..end).map_or(0, |text| text.chars().count()).max(1);
+        let (shown, before, marked) = cut(whole, column - 1, marked);
+        let margin = " ".repeat(line.to_string().len());
+        let before: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         writeln!(f, "error: {}", problem.message)?;
         writeln!(f, "{margin} --> {}:{line}:{column}", self.file)?;
         writeln!(f, "{margin} |")?;
@@ -95,4 +100,20 @@ impl Problems {
             None => writeln!(f),
         }
     }
+}
+
+/// A line, or what stands around its mark if it is long; where the mark begins in that, and how long it is there.
+fn cut(line: &str, before: usize, marked: usize) -> (Cow<'_, str>, usize, usize) {
+    let length = line.chars().count();
+    if length <= WIDTH {
+        return (line.into(), before, marked);
+    }
+    // The mark in the middle, as far as there is something around it.
+    let room = WIDTH.saturating_sub(marked) / 2;
+    let first = before.saturating_sub(room).min(length.saturating_sub(WIDTH));
+    let shown: String = line.chars().skip(first).take(WIDTH).collect();
+    let open = if first > 0 { "…" } else { "" };
+    let more = if first + WIDTH < length { "…" } else { "" };
+    let at = before - first.min(before);
+    (format!("{open}{shown}{more}").into(), at + open.chars().count(), marked.min(WIDTH - at.min(WIDTH - 1)))
 }

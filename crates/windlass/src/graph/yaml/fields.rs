@@ -13,7 +13,7 @@ use windlass_core::graph::expr::{Expr, ExprError};
 use windlass_core::name::nearest;
 
 /// Problems that are told; a file with more has one cause.
-const PROBLEMS_MAX: usize = 20;
+pub(super) const PROBLEMS_MAX: usize = 20;
 
 /// Reads values and gathers what is wrong with them.
 pub(super) struct Reader<'t> {
@@ -40,6 +40,12 @@ impl<'y> Fields<'y> {
         said.map(|(key, _)| (key.text.as_ref(), key.span.clone()))
     }
 
+    /// Whether it has a key that is not known and looks like one of these: what they lack was told with it.
+    pub(super) fn misspells(&self, known: &[&'static str], wanted: &[&str]) -> bool {
+        let unknown = self.entries.iter().map(|(key, _)| key.text.as_ref()).filter(|key| !known.contains(key));
+        unknown.filter_map(|key| nearest(key, known.iter().copied())).any(|near| wanted.contains(&near))
+    }
+
     /// Where a key stands.
     pub(super) fn key(&self, name: &str) -> Option<Range<usize>> {
         self.entries.iter().find(|(key, _)| key.text == name).map(|(key, _)| key.span.clone())
@@ -47,8 +53,9 @@ impl<'y> Fields<'y> {
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str, files: &'t Files<'t>) -> Self {
-        Self { text, files, problems: RefCell::default() }
+    /// With what is known to be wrong already.
+    pub(super) fn new(text: &'t str, files: &'t Files<'t>, problems: Vec<Problem>) -> Self {
+        Self { text, files, problems: RefCell::new(problems) }
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {
@@ -111,7 +118,11 @@ impl<'t> Reader<'t> {
     pub(super) fn texts<'y>(&self, tree: &'y Tree<'y>) -> Option<Vec<(&'y str, &'y Tree<'y>)>> {
         match &tree.value {
             Value::Scalar { text, .. } => Some(vec![(text.as_ref(), tree)]),
-            Value::List(list) => list.iter().map(|one| Some((self.text(one)?, one))).collect(),
+            Value::List(list) => {
+                // All are looked at.
+                let texts: Vec<_> = list.iter().map(|one| Some((self.text(one)?, one))).collect();
+                texts.into_iter().collect()
+            }
             Value::Map(_) => self.wrong(tree, "a text or a list of texts"),
         }
     }
@@ -119,7 +130,24 @@ impl<'t> Reader<'t> {
     /// A map of texts; numbers and booleans are taken as they are written.
     pub(super) fn text_map(&self, tree: &Tree<'_>) -> Option<BTreeMap<String, String>> {
         let entries = self.map(tree)?;
-        entries.iter().map(|(key, tree)| Some((key.text.to_string(), self.text(tree)?.to_owned()))).collect()
+        // All are looked at.
+        let texts: Vec<_> =
+            entries.iter().map(|(key, tree)| Some((key.text.to_string(), self.text(tree)?.to_owned()))).collect();
+        texts.into_iter().collect()
+    }
+
+    /// Environment: a map of texts, by names that every shell takes.
+    pub(super) fn env(&self, tree: &Tree<'_>) -> Option<BTreeMap<String, String>> {
+        for (key, _) in self.map(tree)? {
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let begins = key.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            if !begins || !key.text.chars().all(fits) {
+                let help = "begin with a letter or _, go on with letters, digits and _";
+                let message = format!("`{}` is no name for a variable", key.text);
+                self.say(Problem::new(key.span.clone(), message).help(help));
+            }
+        }
+        self.text_map(tree)
     }
 
     pub(super) fn bool(&self, tree: &Tree<'_>) -> Option<bool> {

@@ -1,17 +1,20 @@
 //! The jobs of a workflow file.
 
 use super::artifacts;
+use super::commands;
 use super::draw::Problem;
 use super::fields::{Fields, Reader};
 use super::matrix::read_strategy;
 use super::names::{Columns, Names};
 use super::splice::{Part, splice};
 use super::tree::{Key, Tree, Value};
+use super::uploads;
 use super::uses;
-use serde_json::{Map, Value as Json, json};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use crate::graph::builder::bare_node;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use windlass_core::graph::{Accepts, Matrix, NODES_MAX, Need, Node, NodeJob, Source, Work};
+use windlass_core::graph::{Accepts, Fault, Graph, Matrix, NODES_MAX, Need, Node, NodeJob, Source, Work};
 use windlass_core::name::{Kind, QueueName, nearest};
 use windlass_core::retry::RetryPolicy;
 
@@ -41,7 +44,8 @@ pub(super) const KEYS: [&str; 22] = [
 ];
 /// What a job may say that is another workflow.
 const USES_KEYS: [&str; 6] = ["name", "needs", "if", "uses", "with", "continue-on-error"];
-const STEP_KEYS: [&str; 5] = ["name", "run", "env", "working-directory", "shell"];
+/// What a job may do, beside using a workflow.
+const WAYS: [&str; 3] = ["run", "steps", "kind"];
 
 /// The kind of jobs that run commands.
 pub(super) const COMMAND_KIND: &str = "windlass.command";
@@ -71,15 +75,25 @@ pub(super) fn read(
     let shared = Shared { places, inputs, queue };
     let mut parts = Vec::with_capacity(entries.len());
     let mut spans = Vec::with_capacity(entries.len());
+    // What each needs, where that could be read.
+    let mut needed = Vec::with_capacity(entries.len());
     let mut size = 0;
     for (key, tree) in entries {
         if reader.is_full() {
             return None;
         }
         check_id(reader, &key.text, &key.span, "a job");
+        spans.push(key.span.clone());
+        needed.push(Vec::new());
         let Some(fields) = reader.fields(tree, "a job", &KEYS) else { continue };
-        spans.push(fields.get("needs").map_or(key.span.clone(), |tree| tree.span.clone()));
-        let Some(part) = read_job(reader, &shared, key, &fields) else { continue };
+        if let (Some(span), Some(tree)) = (spans.last_mut(), fields.get("needs")) {
+            *span = tree.span.clone();
+        }
+        let needs = fields.get("needs").map_or_else(|| Some(Vec::new()), |tree| read_needs(reader, &shared, tree));
+        if let (Some(last), Some(needs)) = (needed.last_mut(), &needs) {
+            last.extend(needs.iter().map(|(_, need)| *need));
+        }
+        let Some(part) = read_job(reader, &shared, (key, needs), &fields) else { continue };
         size += part.size();
         if size > NODES_MAX && part.size() > 1 {
             let message = format!("with this one the workflow has {size} jobs, and {NODES_MAX} are allowed");
@@ -88,8 +102,29 @@ pub(super) fn read(
         }
         parts.push(part);
     }
-    // With one that cannot be read, places would be those of others.
-    (parts.len() == entries.len()).then(|| splice(parts, spans))
+    if parts.len() == entries.len() {
+        return Some(splice(parts, spans));
+    }
+    // With one that cannot be read, places would be those of others; but circles are seen.
+    let node = |((key, _), needs): (&(Key<'_>, _), Vec<Need>)| Node {
+        needs,
+        ..bare_node(key.text.to_string(), Work::Join { outputs: BTreeMap::new() })
+    };
+    let nodes = entries.iter().zip(needed).map(node).collect();
+    let graph = Graph { name: String::new(), nodes, env: BTreeMap::new(), timeout_ms: None };
+    if let Err(fault) = graph.order() {
+        say_fault(reader, &fault, &spans, &tree.span);
+    }
+    None
+}
+
+/// Says what is wrong with a graph as a whole, where it is known to be; otherwise `elsewhere`.
+pub(super) fn say_fault(reader: &Reader<'_>, fault: &Fault, places: &[Range<usize>], elsewhere: &Range<usize>) {
+    let at = match fault {
+        Fault::Cycle { nodes, .. } => nodes.last().and_then(|&node| places.get(node)),
+        _ => None,
+    };
+    reader.say(Problem::new(at.unwrap_or(elsewhere).clone(), fault.to_string()));
 }
 
 /// Names of jobs, of artifacts and of outputs.
@@ -102,8 +137,12 @@ pub(super) fn check_id(reader: &Reader<'_>, text: &str, span: &Range<usize>, wha
     }
 }
 
-fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key<'_>, fields: &Fields<'_>) -> Option<Part> {
-    let needs = fields.get("needs").map_or_else(|| Some(Vec::new()), |tree| read_needs(reader, shared, tree));
+fn read_job(
+    reader: &Reader<'_>,
+    shared: &Shared<'_>,
+    (key, needs): (&Key<'_>, Option<Needs<'_>>),
+    fields: &Fields<'_>,
+) -> Option<Part> {
     let (matrix, columns) = match fields.get("strategy") {
         Some(tree) => {
             read_strategy(reader, tree).map_or((None, Columns::Unknown), |(matrix, columns)| (Some(matrix), columns))
@@ -124,12 +163,15 @@ fn read_job(reader: &Reader<'_>, shared: &Shared<'_>, key: &Key<'_>, fields: &Fi
         before.check(reader, &tree.1, expr, 0);
     }
     let names = Names { needs: &needed, inputs: shared.inputs, matrix: columns, jobs: None };
-    for name in ["with", "env", "labels", "artifacts", "concurrency"] {
+    for name in ["with", "env", "labels", "artifacts", "concurrency", "working-directory", "shell"] {
         if let Some(tree) = fields.get(name) {
             names.check_all(reader, tree);
         }
     }
-    let env = fields.get("env").and_then(|tree| reader.text_map(tree)).unwrap_or_default();
+    if let (Some(matrix), Some(tree)) = (&matrix, fields.get("artifacts")) {
+        uploads::check_rows(reader, tree, matrix);
+    }
+    let env = fields.get("env").and_then(|tree| reader.env(tree)).unwrap_or_default();
     let title = fields.get("name").and_then(|tree| reader.text(tree)).map(str::to_owned);
     let forgiven = fields.get("continue-on-error").and_then(|tree| reader.bool(tree)).unwrap_or(false);
     let (work, inner) = match fields.get("uses") {
@@ -242,29 +284,8 @@ fn read_work(
     fields: &Fields<'_>,
     names: &Names<'_>,
 ) -> Option<NodeJob> {
-    let ways: Vec<&str> = ["run", "steps", "kind"].into_iter().filter(|way| fields.get(way).is_some()).collect();
-    let [way] = ways[..] else {
-        let message = match ways.len() {
-            0 => format!("the job `{}` does nothing", key.text),
-            _ => format!("the job `{}` says both `{}`", key.text, ways.join("` and `")),
-        };
-        let help = "write one of run (a script), steps (several), kind (a handler of yours) or uses (a workflow)";
-        reader.say(Problem::new(key.span.clone(), message).help(help));
-        return None;
-    };
-    let (kind, payload) = if way == "kind" {
-        for name in ["working-directory", "shell", "artifacts"] {
-            if let Some(span) = fields.key(name) {
-                reader.say(Problem::new(span, format!("`{name}` is for run and steps, not for kind")));
-            }
-        }
-        (reader.name::<Kind, _>(fields.get("kind")?)?, fields.get("with").map_or(json!({}), Tree::json))
-    } else {
-        if let Some(span) = fields.key("with") {
-            reader.say(Problem::new(span, "`with` is for kind, not for run and steps").help("give it as env"));
-        }
-        (Kind::new(COMMAND_KIND).ok()?, read_commands(reader, fields, names)?)
-    };
+    // One that does nothing may have other faults.
+    let does = read_way(reader, key, fields, names);
     let queue =
         fields.get("queue").and_then(|tree| reader.name::<QueueName, _>(tree)).or_else(|| shared.queue.cloned());
     let (attempts, retry) = read_retries(reader, fields);
@@ -275,6 +296,8 @@ fn read_work(
     let (group, group_max) =
         fields.get("concurrency").and_then(|tree| artifacts::read_concurrency(reader, tree)).unzip();
     let priority = fields.get("priority").and_then(|tree| reader.whole(tree, i64::from(i16::MIN), i64::from(i16::MAX)));
+    let timeout_ms = fields.get("timeout").and_then(|tree| reader.ms(tree));
+    let (kind, payload) = does?;
     Some(NodeJob {
         queue: queue.or_else(|| QueueName::new(QUEUE).ok())?,
         kind,
@@ -283,71 +306,42 @@ fn read_work(
         priority: priority.and_then(|number| i16::try_from(number).ok()).unwrap_or(0),
         attempts,
         retry,
-        timeout_ms: fields.get("timeout").and_then(|tree| reader.ms(tree)),
+        timeout_ms,
         group,
         group_max,
     })
 }
 
-/// The payload of a job that runs commands.
-fn read_commands(reader: &Reader<'_>, fields: &Fields<'_>, names: &Names<'_>) -> Option<Json> {
-    let mut steps = Vec::new();
-    match (fields.get("run"), fields.get("steps")) {
-        (Some(run), _) => steps.push(json!({ "run": script(reader, run)? })),
-        (None, Some(tree)) => {
-            for step in reader.list(tree)? {
-                steps.push(read_step(reader, step, names)?);
-            }
-            if steps.is_empty() {
-                return reader.refuse(tree, "there are no steps", "write - run: and a script");
-            }
+/// What the job does: its kind, and its payload.
+fn read_way(reader: &Reader<'_>, key: &Key<'_>, fields: &Fields<'_>, names: &Names<'_>) -> Option<(Kind, Json)> {
+    let ways: Vec<&str> = WAYS.into_iter().filter(|way| fields.get(way).is_some()).collect();
+    let [way] = ways[..] else {
+        if ways.is_empty() {
+            // For its faults.
+            commands::read(reader, fields, names);
         }
-        (None, None) => return None,
-    }
-    let mut payload = Map::from_iter([("steps".to_owned(), Json::Array(steps))]);
-    for name in ["working-directory", "shell"] {
-        if let Some(text) = fields.get(name).and_then(|tree| reader.text(tree)) {
-            payload.insert(name.to_owned(), json!(text));
-        }
-    }
-    if let Some(tree) = fields.get("outputs") {
-        let outputs: Vec<&str> = reader.texts(tree)?.into_iter().map(|(name, _)| name).collect();
-        payload.insert("outputs".to_owned(), json!(outputs));
-    }
-    if let Some(tree) = fields.get("artifacts") {
-        payload.insert("artifacts".to_owned(), artifacts::read(reader, tree)?);
-    }
-    Some(Json::Object(payload))
-}
-
-fn read_step(reader: &Reader<'_>, tree: &Tree<'_>, names: &Names<'_>) -> Option<Json> {
-    let fields = reader.fields(tree, "a step", &STEP_KEYS)?;
-    let Some(run) = fields.get("run") else {
-        return reader.refuse(tree, "a step needs a `run`", "write run: and a script");
-    };
-    let mut step = Map::from_iter([("run".to_owned(), json!(script(reader, run)?))]);
-    for name in ["name", "working-directory", "shell"] {
-        if let Some(text) = fields.get(name).and_then(|tree| reader.text(tree)) {
-            step.insert(name.to_owned(), json!(text));
-        }
-    }
-    if let Some(tree) = fields.get("env") {
-        names.check_all(reader, tree);
-        step.insert("env".to_owned(), json!(reader.text_map(tree)?));
-    }
-    Some(Json::Object(step))
-}
-
-/// A script, which is never a template: what comes from elsewhere must not become commands.
-fn script<'y>(reader: &Reader<'_>, tree: &'y Tree<'y>) -> Option<&'y str> {
-    let text = reader.text(tree)?;
-    if let Some(at) = text.find("${{") {
-        let end = text[at..].find("}}").map_or(at + 3, |end| at + end + 2);
-        let problem = Problem::new(reader.inside(tree, text, at..end), "expressions are never put into a script");
-        reader.say(problem.help("name it under env, and use \"$NAME\" here"));
+        let message = match ways.len() {
+            // That was told.
+            0 if fields.misspells(&KEYS, &["run", "steps", "kind", "uses"]) => return None,
+            0 => format!("the job `{}` does nothing", key.text),
+            _ => format!("the job `{}` says both `{}`", key.text, ways.join("` and `")),
+        };
+        let help = "write one of run (a script), steps (several), kind (a handler of yours) or uses (a workflow)";
+        reader.say(Problem::new(key.span.clone(), message).help(help));
         return None;
+    };
+    if way == "kind" {
+        for name in ["working-directory", "shell", "artifacts"] {
+            if let Some(span) = fields.key(name) {
+                reader.say(Problem::new(span, format!("`{name}` is for run and steps, not for kind")));
+            }
+        }
+        return Some((reader.name::<Kind, _>(fields.get("kind")?)?, fields.get("with").map_or(json!({}), Tree::json)));
     }
-    Some(text)
+    if let Some(span) = fields.key("with") {
+        reader.say(Problem::new(span, "`with` is for kind, not for run and steps").help("give it as env"));
+    }
+    Some((Kind::new(COMMAND_KIND).ok()?, commands::read(reader, fields, names)?))
 }
 
 fn read_retries(reader: &Reader<'_>, fields: &Fields<'_>) -> (u32, RetryPolicy) {

@@ -5,6 +5,7 @@
 
 mod artifacts;
 mod chars;
+mod commands;
 mod draw;
 mod fields;
 mod files;
@@ -14,6 +15,7 @@ mod matrix;
 mod names;
 mod splice;
 mod tree;
+mod uploads;
 mod uses;
 mod workflow;
 
@@ -60,8 +62,8 @@ fn read_one(files: &Files<'_>, file: &str, text: &str, queue: Option<&QueueName>
         all.sort_by_key(|problem| problem.span.start);
         Problems { file: file.to_owned(), text: text.to_owned(), all, used: Vec::new() }
     };
-    let tree = tree::read(text).map_err(|problem| failed(vec![problem]))?;
-    let reader = fields::Reader::new(text, files);
+    let (tree, twice) = tree::read(text).map_err(|problem| failed(vec![problem]))?;
+    let reader = fields::Reader::new(text, files, twice);
     let workflow = workflow::read(&reader, &tree, file, queue);
     match (workflow, reader.problems()) {
         (Some(workflow), problems) if problems.is_empty() => Ok(workflow),

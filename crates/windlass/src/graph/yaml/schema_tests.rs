@@ -12,7 +12,7 @@ pub(super) fn schema() -> &'static jsonschema::Validator {
 
 /// Every good text of the other tests is looked at.
 pub(super) fn assert_fits(text: &str) {
-    let json = tree::read(text).unwrap().json();
+    let json = tree::read(text).unwrap().0.json();
     let errors: Vec<String> = schema().iter_errors(&json).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{text}\n{errors:?}");
 }
@@ -40,13 +40,21 @@ const BEYOND: &[&str] = &[
     "cannot be read",
     "for the outputs of a workflow",
     "a default is no template",
+    "there is no time zone",
+    "every row of the matrix",
+    "two rows of the matrix",
+    "for one row of the matrix",
+    "one would replace the other",
 ];
 
 #[test]
 fn what_cannot_be_read_is_refused_where_a_schema_can() {
     let mut refused = 0;
     for (text, message, ..) in FAULTS {
-        let Ok(tree) = tree::read(text) else { continue };
+        let Ok((tree, twice)) = tree::read(text) else { continue };
+        if !twice.is_empty() {
+            continue;
+        }
         if !schema().is_valid(&tree.json()) {
             refused += 1;
         } else {

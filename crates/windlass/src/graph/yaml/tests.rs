@@ -226,7 +226,69 @@ pub(super) const FAULTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("on: { schedule: [{ cron: '60 * * * *' }] }\njobs: { a: { run: x } }", "", "'60 * * * *'", ""),
     ("on: { push: {} }\njobs: { a: { run: x } }", "`on` has no `push`", "push", "there are schedule"),
-    ("inputs: { a: { type: text } }\njobs: { a: { run: x } }", "no such thing", "text", "string, number or boolean"),
+    (
+        "inputs: { a: { type: int } }\njobs: { a: { run: x } }",
+        "`int` is no type of an input",
+        "int",
+        "did you mean `number`? there are string, number and boolean",
+    ),
+    ("inputs: { a: { type: zebra } }\njobs: { a: { run: x } }", "no type of an input", "zebra", "there are string"),
+    (
+        "on: { schedule: [{ cron: '0 4 * * *', timezone: Europe/Berln }] }\njobs: { a: { run: x } }",
+        "there is no time zone `Europe/Berln`",
+        "Europe/Berln",
+        "",
+    ),
+    (
+        "jobs: { a: { run: x, artifacts: { upload: { x: /etc/passwd } } } }",
+        "leads out of the folder in which the job runs",
+        "/etc/passwd",
+        "relative",
+    ),
+    ("jobs: { a: { run: x, artifacts: { upload: { x: [ok, a/../b] } } } }", "leads out of the folder", "a/../b", ""),
+    ("jobs: { a: { run: x, artifacts: { download: { x: .. } } } }", "leads out of the folder", "..", ""),
+    ("jobs: { a: { run: x, shell: 5 } }", "`5` is no shell", "5", "write sh, bash"),
+    ("jobs: { a: { steps: [{ run: x, shell: true }] } }", "`true` is no shell", "true", "write sh, bash"),
+    ("jobs: { a: { run: x, env: { 'E F': 1 } } }", "`E F` is no name for a variable", "'E F'", "letters, digits and _"),
+    ("env: { A-B: 1 }\njobs: { a: { run: x } }", "`A-B` is no name for a variable", "A-B", ""),
+    ("jobs: { a: { steps: [{ run: x, env: { 1A: 1 } }] } }", "`1A` is no name for a variable", "1A", ""),
+    ("jobs: { a: { run: x, outputs: [1a] } }", "`1a` is no name for an output", "1a", "begin with a letter"),
+    (
+        "jobs: { a: { run: x, strategy: { matrix: { i: [1, 2] } }, artifacts: { upload: { g: g } } } }",
+        "every row of the matrix uploads `g`",
+        "g",
+        "g-${{ matrix.i }}",
+    ),
+    (
+        "jobs: { a: { run: x, strategy: { matrix: \"${{ fromJSON('[1]') }}\" }, artifacts: { upload: { g: g } } } }",
+        "every row of the matrix uploads `g`",
+        "g",
+        "g-${{ matrix.<name> }}",
+    ),
+    (
+        "jobs: { a: { run: x, strategy: { matrix: { i: [1, 2], j: [1, 2] } }, artifacts: { upload: { 'g-${{ matrix.j }}': g } } } }",
+        "two rows of the matrix upload `g-1`",
+        "'g-${{ matrix.j }}'",
+        "in which rows differ",
+    ),
+    (
+        "jobs: { a: { run: x, strategy: { matrix: { i: [1, a b] } }, artifacts: { upload: { 'g-${{ matrix.i }}': g } } } }",
+        "for one row of the matrix: ",
+        "'g-${{ matrix.i }}'",
+        "",
+    ),
+    (
+        "jobs: { a: { run: x, artifacts: { upload: { 'g-${{ matrix.i }}': g } } } }",
+        "there is no matrix here",
+        "matrix.i",
+        "",
+    ),
+    (
+        "jobs: { a: { run: x, artifacts: { upload: { g: a } } }, b: { run: x, artifacts: { upload: { h: a, g: b } } } }",
+        "`a` uploads `g`, too, and one would replace the other",
+        "g",
+        "a name of its own",
+    ),
     ("inputs: { a: { type: number, default: x } }\njobs: { a: { run: x } }", "no value of the input's type", "x", ""),
     ("jobs:\n\ta: {}", "a tab in the indentation", "\t", "indent with blanks"),
     ("jobs: !x {}", "tags are not part", "!x", "remove the word"),
@@ -260,6 +322,95 @@ fn several_faults_are_told_at_once_with_line_and_column() {
         "error: there is no job `biuld`\n  --> ci.yml:5:12\n  |\n5 |     needs: biuld\n  |            ^^^^^ did you mean `build`?\n\n\
          error: a time needs its unit\n  --> ci.yml:6:14\n  |\n6 |     timeout: 5\n  |              ^ write 5s, 5m or 5h\n"
     );
+}
+
+#[test]
+fn one_fault_does_not_hide_the_others() {
+    let text = "
+on: { schedule: [{ corn: x }, { cron: x }] }
+inputs: { a: { type: int }, a: {} }
+env: { A: [1], B: [2] }
+jobs:
+  a: { runn: x, timeout: 10, retries: -1, needs: b, shell: 5 }
+  b: { steps: [{ rnu: x }, { env: { A: [] } }], needs: a, priority: x, artifacts: { upload: { a: /x, b: /y } } }
+  b: { run: x }
+  c: { run: x, timeout: 10, timeout: 11 }
+";
+    let problems = read("ci.yml", text).unwrap_err();
+    let said: Vec<&str> = problems.all.iter().map(|problem| problem.message.as_str()).collect();
+    let expected = [
+        "a schedule has no `corn`",
+        "cron: ",
+        "`int` is no type of an input",
+        "`a` stands here twice",
+        "a text was expected here",
+        "a text was expected here",
+        "a job has no `runn`",
+        "a time needs its unit",
+        "a whole number from 0",
+        "jobs wait for each other: a → b → a",
+        "`5` is no shell",
+        "a step has no `rnu`",
+        "a step needs a `run`",
+        "a text was expected here",
+        "a whole number from -32768",
+        "this leads out of the folder",
+        "this leads out of the folder",
+        "`b` stands here twice",
+        "a time needs its unit",
+        "`timeout` stands here twice",
+    ];
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    for (said, expected) in said.iter().zip(expected) {
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+}
+
+#[test]
+fn a_long_line_is_cut_around_its_fault() {
+    let long = |before: usize, key: &str, after: usize| {
+        let text = format!("jobs: {{ a: {{ run: {}, {key}: y, name: {} }} }}", "x".repeat(before), "z".repeat(after));
+        let drawn = read("ci.yml", &text).unwrap_err().to_string();
+        let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
+        let (shown, marks) = (lines[3].clone(), lines[4].clone());
+        assert!(shown.len() < 110, "{drawn}");
+        let marked: String = shown.iter().zip(&marks).filter(|(_, mark)| **mark == '^').map(|(c, _)| c).collect();
+        (marked, shown.into_iter().collect::<String>())
+    };
+    let (marked, shown) = long(5_000, "zebra", 5_000);
+    assert!(marked == "zebra" && shown.contains("| …x") && shown.ends_with("z…"), "{shown}");
+    let (marked, shown) = long(1, "zebra", 5_000);
+    assert!(marked == "zebra" && shown.contains("| jobs: ") && shown.ends_with("z…"), "{shown}");
+    let (marked, shown) = long(5_000, "zebra", 1);
+    assert!(marked == "zebra" && shown.contains("| …x") && shown.ends_with("z } }"), "{shown}");
+    let (marked, _) = long(5_000, &"é".repeat(5_000), 1);
+    assert_eq!(marked, "é".repeat(100));
+}
+
+#[test]
+fn what_replaces_nothing_may_be_uploaded() {
+    let one = |jobs: &str| good(&format!("inputs: {{ x: {{ type: boolean }} }}\njobs:\n{jobs}"));
+    // One row, rows that differ, names that are known later.
+    one("  a: { run: x, strategy: { matrix: { i: [1] } }, artifacts: { upload: { g: g } } }\n");
+    one(
+        "  a:\n    run: x\n    strategy: { matrix: { i: [1, 1.2] } }\n    artifacts:\n      upload:\n        g-${{ matrix.i }}: g\n",
+    );
+    one(
+        "  a: { run: x, artifacts: { upload: { 'g-${{ inputs.x }}': g } } }\n  b: { run: x, artifacts: { upload: { 'g-${{ inputs.x }}': g }, download: { 'g-${{ inputs.x }}': } } }\n",
+    );
+    // One instead of the other.
+    one(
+        "  a: { if: inputs.x, run: x, artifacts: { upload: { g: g } } }\n  b: { if: '!inputs.x', run: x, artifacts: { upload: { g: g } } }\n",
+    );
+    one(
+        "  a: { run: x, artifacts: { upload: { g: g } } }\n  b: { needs: { a: failed }, run: x, artifacts: { upload: { g: g } } }\n",
+    );
+    one(
+        "  a: { run: x, artifacts: { upload: { g: g } } }\n  b: { needs: a, if: failure(), run: x, artifacts: { upload: { g: g } } }\n",
+    );
+    // A condition of one alone shuts out nobody.
+    let text = "inputs: { x: }\njobs:\n  a: { run: x, artifacts: { upload: { g: g } } }\n  b: { if: inputs.x, run: x, artifacts: { upload: { g: g } } }\n";
+    assert!(read("ci.yml", text).unwrap_err().to_string().contains("`a` uploads `g`, too"));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::Problem;
 use super::chars::Chars;
+use super::fields::PROBLEMS_MAX;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -47,8 +48,16 @@ pub(super) struct Key<'t> {
     pub(super) span: Range<usize>,
 }
 
-/// Reads a file.
-pub(super) fn read(text: &str) -> Result<Tree<'_>, Problem> {
+impl<'t> Key<'t> {
+    /// As a value of its own: some keys are templates.
+    pub(super) fn tree(&self) -> Tree<'t> {
+        let value = Value::Scalar { text: self.text.clone(), plain: false };
+        Tree { value, span: self.span.clone(), size: 1 }
+    }
+}
+
+/// Reads a file. Keys that stand there twice are told beside it, and the first one counts.
+pub(super) fn read(text: &str) -> Result<(Tree<'_>, Vec<Problem>), Problem> {
     if text.len() > BYTES_MAX {
         return Err(Problem::new(0..0, format!("the file has {} bytes, and {BYTES_MAX} are allowed", text.len())));
     }
@@ -68,12 +77,14 @@ pub(super) fn read(text: &str) -> Result<Tree<'_>, Problem> {
         items: Vec::new(),
         entries: Vec::new(),
         values: 0,
+        twice: Vec::new(),
     };
     let mut tree = reader.document().map_err(|problem| problem.shifted(skipped))?;
     if skipped > 0 {
         tree = tree.shifted(skipped);
     }
-    Ok(tree)
+    let twice = reader.twice.into_iter().map(|problem| problem.shifted(skipped)).collect();
+    Ok((tree, twice))
 }
 
 /// A line that begins with a tab: the parser would say something that helps nobody.
@@ -118,6 +129,8 @@ struct Reader<'t> {
     items: Vec<Tree<'t>>,
     entries: Vec<Entry<'t>>,
     values: usize,
+    /// Keys that stood there before.
+    twice: Vec<Problem>,
 }
 
 impl<'t> Reader<'t> {
@@ -223,11 +236,14 @@ impl<'t> Reader<'t> {
                 true => map.iter().any(|(known, _)| known.text == key.text),
                 false => !seen.insert(key.text.clone()),
             };
-            if is_known {
-                return Err(Problem::new(key.span, format!("`{}` stands here twice", key.text)));
-            }
             let (event, place) = self.next()?;
             let tree = self.value(event, place, depth + 1)?;
+            if is_known {
+                if self.twice.len() < PROBLEMS_MAX {
+                    self.twice.push(Problem::new(key.span, format!("`{}` stands here twice", key.text)));
+                }
+                continue;
+            }
             size += tree.size;
             self.entries.push((key, tree));
         }

@@ -228,7 +228,7 @@ fn what_cannot_be_used_is_told() {
 fn faults_of_used_files_are_drawn_into_them() {
     let main = "jobs: { a: { uses: ./o.yml }, b: { uses: ./o.yml } }";
     let problems = read_with("dir/ci.yml", main, &load(&[("o.yml", "jobs:\n  x: { rum: y }\n")])).unwrap_err();
-    assert_eq!((problems.count(), problems.used.len()), (4, 1), "{problems}");
+    assert_eq!((problems.count(), problems.used.len()), (3, 1), "{problems}");
     let said = problems.to_string();
     assert!(said.contains("dir/ci.yml:1:20") && said.contains("there are faults in `./o.yml`"), "{said}");
     assert!(said.contains("dir/o.yml:2:8") && said.contains("did you mean `run`?"), "{said}");
@@ -252,4 +252,15 @@ fn depth_and_size_are_bounded_for_the_whole() {
     let files = [("a.yml", &a[..]), ("b.yml", &b), ("c.yml", &c), ("d.yml", "jobs: { x: { run: y } }")];
     let said = bad(&file("a"), &files);
     assert!(said.contains("jobs, and 10000 are allowed"), "{said}");
+}
+
+#[test]
+fn a_workflow_that_is_used_twice_uploads_under_two_names() {
+    let main = "jobs:\n  a: { uses: ./o.yml, with: { n: 1 } }\n  b: { uses: ./o.yml, with: { n: 2 } }\n";
+    let inner = |name: &str| {
+        format!("inputs: {{ n: }}\njobs: {{ x: {{ run: y, artifacts: {{ upload: {{ '{name}': g }} }} }} }}")
+    };
+    let said = bad(main, &[("o.yml", &inner("g"))]);
+    assert!(said.contains("`a/x` uploads `g`, too") && said.contains("ci.yml:3:3"), "{said}");
+    good(main, &[("o.yml", &inner("g-${{ inputs.n }}"))]);
 }

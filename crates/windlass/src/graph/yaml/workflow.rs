@@ -5,12 +5,14 @@ use super::fields::Reader;
 use super::jobs;
 use super::names::{Columns, Names};
 use super::tree::Tree;
+use super::uploads;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::Error;
+use windlass_core::graph::Graph;
 use windlass_core::graph::expr::Expr;
-use windlass_core::graph::{Fault, Graph};
-use windlass_core::name::QueueName;
+use windlass_core::name::{QueueName, nearest};
 use windlass_core::schedule::Rule;
 
 pub(super) const KEYS: [&str; 8] = ["name", "on", "inputs", "outputs", "env", "queue", "timeout", "jobs"];
@@ -70,12 +72,14 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree<'_>, file: &str, queue: Opti
     let inputs = fields.get("inputs").map_or_else(|| Some(BTreeMap::new()), |tree| read_inputs(reader, tree));
     let inputs = inputs.unwrap_or_default();
     let triggers = fields.get("on").and_then(|tree| read_triggers(reader, tree)).unwrap_or_default();
-    let env = fields.get("env").and_then(|tree| reader.text_map(tree)).unwrap_or_default();
+    let env = fields.get("env").and_then(|tree| reader.env(tree)).unwrap_or_default();
     let queue = fields.get("queue").and_then(|tree| reader.name::<QueueName, _>(tree)).or_else(|| queue.cloned());
     let timeout_ms = fields.get("timeout").and_then(|tree| reader.ms(tree));
     let Some(jobs_tree) = fields.get("jobs") else {
         let at = fields.key("jobs").unwrap_or(tree.span.start..tree.span.start);
-        reader.say(Problem::new(at, "a workflow needs jobs").help("write jobs: and under it a name for each"));
+        if !fields.misspells(&KEYS, &["jobs"]) {
+            reader.say(Problem::new(at, "a workflow needs jobs").help("write jobs: and under it a name for each"));
+        }
         return None;
     };
     let known: BTreeSet<String> = inputs.keys().cloned().collect();
@@ -84,13 +88,10 @@ pub(super) fn read(reader: &Reader<'_>, tree: &Tree<'_>, file: &str, queue: Opti
     let (nodes, places) = jobs::read(reader, jobs_tree, &known, queue.as_ref())?;
     let graph = Graph { name, nodes, env, timeout_ms };
     if let Err(fault) = graph.check() {
-        let at = match &fault {
-            Fault::Cycle { nodes, .. } => nodes.last().and_then(|&node| places.get(node)).cloned(),
-            _ => fields.key("jobs"),
-        };
-        reader.say(Problem::new(at.unwrap_or(0..0), fault.to_string()));
+        jobs::say_fault(reader, &fault, &places, &fields.key("jobs").unwrap_or(0..0));
         return None;
     }
+    uploads::check(reader, jobs_tree, &graph);
     Some(Workflow { graph, inputs, triggers, outputs })
 }
 
@@ -105,22 +106,27 @@ fn read_outputs(
     let mut outputs = BTreeMap::new();
     for (key, tree) in reader.map(tree)? {
         jobs::check_id(reader, &key.text, &key.span, "an output");
-        let value = match &tree.value {
-            super::tree::Value::Map(_) => {
-                let fields = reader.fields(tree, "an output", &["value", "description"])?;
-                match fields.get("value") {
-                    Some(value) => value,
-                    None => return reader.refuse(tree, "an output needs a value", OUTPUT_HELP),
-                }
-            }
-            _ if tree.is_nothing() => return reader.refuse(tree, "an output needs a value", OUTPUT_HELP),
-            _ => tree,
-        };
-        let expr = reader.expr(value)?;
+        let Some(value) = read_value(reader, tree) else { continue };
+        let Some(expr) = reader.expr(value) else { continue };
         names.check(reader, value, &expr, 0);
         outputs.insert(key.text.to_string(), expr);
     }
     Some(outputs)
+}
+
+fn read_value<'y>(reader: &Reader<'_>, tree: &'y Tree<'y>) -> Option<&'y Tree<'y>> {
+    const KEYS: [&str; 2] = ["value", "description"];
+    let value = match &tree.value {
+        super::tree::Value::Map(_) => {
+            let fields = reader.fields(tree, "an output", &KEYS)?;
+            if fields.misspells(&KEYS, &["value"]) {
+                return None;
+            }
+            fields.get("value")
+        }
+        _ => Some(tree).filter(|tree| !tree.is_nothing()),
+    };
+    value.or_else(|| reader.refuse(tree, "an output needs a value", OUTPUT_HELP))
 }
 
 const OUTPUT_HELP: &str = "write ${{ jobs.<job>.outputs.<key> }}";
@@ -141,7 +147,18 @@ fn read_input(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Input> {
         None | Some((Some("string"), _)) => InputKind::Text,
         Some((Some("number"), _)) => InputKind::Number,
         Some((Some("boolean"), _)) => InputKind::Boolean,
-        Some((_, tree)) => return reader.refuse(tree, "an input is no such thing", "write string, number or boolean"),
+        Some((None, _)) => return None,
+        Some((Some(text), tree)) => {
+            let near = match text.to_lowercase().as_str() {
+                "int" | "integer" | "float" | "double" => Some("number"),
+                "bool" => Some("boolean"),
+                "str" | "text" => Some("string"),
+                _ => nearest(text, ["string", "number", "boolean"]),
+            };
+            let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+            let help = format!("{near}there are string, number and boolean");
+            return reader.refuse(tree, &format!("`{text}` is no type of an input"), &help);
+        }
     };
     let default = fields.get("default").map(Tree::json);
     let fits = default.as_ref().is_none_or(|value| match kind {
@@ -167,19 +184,36 @@ fn read_triggers(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Trigger>> {
     let fields = reader.fields(tree, "`on`", &["schedule"])?;
     let mut triggers = Vec::new();
     for entry in fields.get("schedule").map_or(Some(&[][..]), |tree| reader.list(tree))? {
-        let fields = reader.fields(entry, "a schedule", &["cron", "timezone"])?;
-        let Some(cron) = fields.get("cron") else {
-            return reader.refuse(entry, "a schedule needs a `cron`", "write cron: '0 4 * * *'");
-        };
-        let text = reader.text(cron)?;
-        let rule = match fields.get("timezone") {
-            Some(zone) => Rule::cron_in(reader.text(zone)?, text),
-            None => Rule::cron(text),
-        };
-        match rule.check() {
-            Ok(()) => triggers.push(Trigger::Schedule(rule)),
-            Err(error) => reader.say(Problem::new(cron.span.clone(), error.to_string())),
-        }
+        triggers.extend(read_schedule(reader, entry).map(Trigger::Schedule));
     }
     Some(triggers)
+}
+
+fn read_schedule(reader: &Reader<'_>, entry: &Tree<'_>) -> Option<Rule> {
+    const KEYS: [&str; 2] = ["cron", "timezone"];
+    let fields = reader.fields(entry, "a schedule", &KEYS)?;
+    let Some(cron) = fields.get("cron") else {
+        if fields.misspells(&KEYS, &["cron"]) {
+            return None;
+        }
+        return reader.refuse(entry, "a schedule needs a `cron`", "write cron: '0 4 * * *'");
+    };
+    let text = reader.text(cron)?;
+    let zone = fields.get("timezone");
+    let rule = match zone {
+        Some(zone) => Rule::cron_in(reader.text(zone)?, text),
+        None => Rule::cron(text),
+    };
+    let error = match rule.check() {
+        Ok(()) => return Some(rule),
+        Err(error) => error,
+    };
+    let at = |field: &str| zone.filter(|_| field.starts_with("rule.zone")).unwrap_or(cron).span.clone();
+    reader.say(match &error {
+        Error::Invalid { field, reason } if field == "rule.zone" => Problem::new(at(field), reason.clone()),
+        Error::Invalid { reason, .. } => Problem::new(cron.span.clone(), format!("cron: {reason}")),
+        Error::Limit { what, .. } => Problem::new(at(what), error.to_string()),
+        _ => Problem::new(cron.span.clone(), error.to_string()),
+    });
+    None
 }
