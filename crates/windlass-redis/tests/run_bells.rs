@@ -211,9 +211,7 @@ fn an_engine_that_is_gone_is_forgotten_by_maintenance() {
         drop(store);
         // The server may still know the connection; maintenance asks again each time.
         for _ in 0..1_000 {
-            windlass_core::store::JobQueue::sweep(&scene.doer, Sweep { kind: SweepKind::Prune, max: 10 })
-                .await
-                .unwrap();
+            JobQueue::sweep(&scene.doer, Sweep { kind: SweepKind::Prune, max: 10 }).await.unwrap();
             if scene.waiting().await == 0 {
                 break;
             }
