@@ -16,7 +16,7 @@ fn scene(text: &str) -> Scene {
 
 /// Runs it here, in the scene's store.
 fn local(scene: &Scene, code: i32) {
-    let said = scene.run(&["run", "ci.yml", "--local", "--quiet"]);
+    let said = scene.run(&["run", "ci.yml", "--local", "--quiet", "--store", "sqlite://jobs.db"]);
     assert_eq!(said.code, code, "{said:?}");
 }
 
