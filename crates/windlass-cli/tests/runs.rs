@@ -176,3 +176,18 @@ fn what_a_command_wrote_comes_out_as_it_was() {
 fn whoever_misses_the_store_is_told_what_makes_it() {
     Scene::new().run(&["runs", "list"]).fails(3, &["no such file", "`windlass run`"]);
 }
+
+#[test]
+fn of_several_runs_each_is_removed_or_refused_for_itself() {
+    let scene = scene("jobs: { a: { run: 'true' } }");
+    let run = |id: &str| scene.run(&["run", "ci.yml", "--detach", "--id", id]);
+    run("goes-on").ok();
+    run("waits").ok();
+    run("ends").ok();
+    scene.run(&["runs", "cancel", "ends"]).ok();
+    let said = scene.run(&["runs", "remove", "goes-on", "ends", "waits"]);
+    assert_ne!(said.code, 0, "{said:?}");
+    assert_eq!((said.out.matches("removed").count(), said.err.matches("has not ended").count()), (1, 2), "{said:?}");
+    scene.run(&["runs", "show", "ends"]).fails(4, &["ends"]);
+    shown(&scene, "waits");
+}

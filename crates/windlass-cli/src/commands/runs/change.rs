@@ -188,15 +188,17 @@ impl Remove {
         for id in self.ids {
             runs.push(id.find(store.as_ref()).await?);
         }
+        // Each is removed or refused for itself, and all are told of.
+        let mut refused = None;
         for (run, removed) in runs.clone().into_iter().zip(store.remove_runs(runs).await?) {
-            removed?;
-            if app.ui.json {
-                app.ui.json(&json!({ "run": run, "removed": true }))?;
-            } else {
-                app.ui.line(format_args!("{run} removed"))?;
+            match removed {
+                Ok(()) if app.ui.json => app.ui.json(&json!({ "run": run, "removed": true }))?,
+                Ok(()) => app.ui.line(format_args!("{run} removed"))?,
+                Err(error) if refused.is_none() => refused = Some(error),
+                Err(error) => app.ui.note(format_args!("also: {error}")),
             }
         }
         store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
     }
 }
