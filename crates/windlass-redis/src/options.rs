@@ -95,6 +95,24 @@ pub struct Tls {
     pub ca: Option<PathBuf>,
 }
 
+/// The replicas that must have a change before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReplicas {
+    /// This many, whichever they are; at least 1.
+    Count(u32),
+    /// All that the Sentinels do not consider down. With Sentinels only.
+    All,
+}
+
+impl fmt::Display for WaitReplicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
 /// How to open a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -110,8 +128,8 @@ pub struct Options {
     pub response_timeout: Duration,
     /// How long a call waits for a connection.
     pub connect_timeout: Duration,
-    /// How many replicas must have a change before it counts as made; `None` for the primary alone.
-    pub wait_replicas: Option<u32>,
+    /// The replicas that must have a change before it counts as made; `None` for the primary alone.
+    pub wait_replicas: Option<WaitReplicas>,
     /// Accept a server that may throw away keys when its memory is full.
     pub allow_eviction: bool,
     /// Which servers there are.
@@ -160,8 +178,14 @@ impl Options {
                 return wrong(&format!("{name} must be 1 to 600000"));
             }
         }
-        if self.wait_replicas == Some(0) {
-            return wrong("wait_replicas must be at least 1; leave it out to wait for none");
+        match self.wait_replicas {
+            Some(WaitReplicas::Count(0)) => {
+                return wrong("wait_replicas must be at least 1; leave it out to wait for none");
+            }
+            Some(WaitReplicas::All) if !matches!(self.topology, Topology::Sentinel { .. }) => {
+                return wrong("wait_replicas=all is for redis+sentinel:// URLs; write the number of replicas");
+            }
+            _ => {}
         }
         match &self.topology {
             Topology::Single { .. } => Ok(()),

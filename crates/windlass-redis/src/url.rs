@@ -1,7 +1,7 @@
 //! Reads a store's URL. Strict: what is not understood is refused, with what to write instead. Nothing of the part that
 //! may hold a password is ever repeated in an error.
 
-use crate::options::{Node, Options, Secret, Tls, Topology};
+use crate::options::{Node, Options, Secret, Tls, Topology, WaitReplicas};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_core::name::nearest;
@@ -104,7 +104,11 @@ impl Options {
         let bad = |allowed: &str| wrong(format!("the option `{name}` is `{value}`; write {allowed}"));
         match name {
             "prefix" => value.clone_into(&mut self.prefix),
-            "wait_replicas" => self.wait_replicas = Some(value.parse().map_err(|_| bad("a number of replicas"))?),
+            "wait_replicas" if value == "all" => self.wait_replicas = Some(WaitReplicas::All),
+            "wait_replicas" => {
+                let count = value.parse().map_err(|_| bad("a number of replicas, or all"))?;
+                self.wait_replicas = Some(WaitReplicas::Count(count));
+            }
             "timeout_ms" => self.response_timeout = millis(value).ok_or_else(|| bad("milliseconds"))?,
             "connect_timeout_ms" => self.connect_timeout = millis(value).ok_or_else(|| bad("milliseconds"))?,
             "allow_eviction" => self.allow_eviction = value.parse().map_err(|_| bad("true or false"))?,
@@ -288,7 +292,10 @@ mod tests {
         );
         assert_eq!(options.topology, Topology::Single { node: Node::new("h", 7000), db: 3 });
         assert_eq!((options.username.as_deref(), options.password), (Some("u"), Some(Secret::new("p@:/"))));
-        assert_eq!((options.prefix.as_str(), options.wait_replicas, options.allow_eviction), ("jobs", Some(1), true));
+        assert_eq!(
+            (options.prefix.as_str(), options.wait_replicas, options.allow_eviction),
+            ("jobs", Some(WaitReplicas::Count(1)), true)
+        );
         assert_eq!(options.response_timeout, Duration::from_millis(1500));
         assert_eq!(options.connect_timeout, Duration::from_millis(250));
         // A password alone belongs to the default user; a second @ or : can only be part of the password.
@@ -350,6 +357,9 @@ mod tests {
             ("redis://h?timeout_ms=1s", "milliseconds"),
             ("redis://h?timeout_ms=0", "1 to 600000"),
             ("redis://h?wait_replicas=0", "at least 1"),
+            ("redis://h?wait_replicas=most", "or all"),
+            ("redis://h?wait_replicas=all", "is for redis+sentinel:// URLs"),
+            ("redis+cluster://h?wait_replicas=all", "is for redis+sentinel:// URLs"),
             ("redis://h?allow_eviction=1", "true or false"),
             ("redis://h?prefix=a&prefix=b", "twice"),
             ("redis://h?prefix=%zz", "%25"),

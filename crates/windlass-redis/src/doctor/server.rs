@@ -1,7 +1,7 @@
 //! The server itself: version, what its disk keeps, its memory, its replicas. By its own account (`INFO`).
 
 use super::{Finding, about, bytes, count};
-use crate::options::{Options, Topology};
+use crate::options::{Options, Topology, WaitReplicas};
 use crate::store::RedisStore;
 use crate::store::info::Info;
 
@@ -170,14 +170,19 @@ fn replicas(options: &Options, info: &Info, findings: &mut Vec<Finding>) {
         );
     }
     let role = format!("this is the primary, with {} in step", count(u64::from(in_step), "replica"));
-    let wanted = options.wait_replicas.unwrap_or(0);
+    let wanted = match options.wait_replicas {
+        None => 0,
+        Some(WaitReplicas::Count(count)) => count,
+        // Those that the Sentinels do not consider down, so never more than there are.
+        Some(WaitReplicas::All) => in_step,
+    };
     findings.push(if in_step < wanted {
         Finding::error(
             "replicas",
             format!("{role}; the URL says wait_replicas={wanted}, so changes are refused, or where the store is open already every change ends as `unknown`"),
         )
         .hint("attach replicas, or lower wait_replicas")
-    } else if in_step > 0 && wanted == 0 {
+    } else if in_step > 0 && options.wait_replicas.is_none() {
         Finding::info(
             "replicas",
             format!("{role}; an answer does not wait for them, so a failover may lose the last of it"),

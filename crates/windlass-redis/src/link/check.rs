@@ -1,8 +1,8 @@
 //! Whether a server is one that a store can live on, by its own account of itself.
 
 use super::Purpose;
-use crate::error::{incompatible, unavailable};
-use crate::options::{Options, Topology};
+use crate::error::incompatible;
+use crate::options::{Node, Options, Topology, WaitReplicas};
 use windlass_core::Error;
 
 /// The oldest major version that has what the scripts need.
@@ -14,6 +14,10 @@ pub(super) enum Verdict {
     Ready,
     /// It reads its data from the disk: in a while.
     Loading,
+    /// It is a replica, of this node as far as it says, where the primary is wanted.
+    Replica {
+        primary: Option<Node>,
+    },
     Refused(Error),
 }
 
@@ -36,8 +40,8 @@ pub(super) fn judge(info: &str, purpose: Purpose, options: &Options) -> Verdict 
     if field("loading") == Some("1") {
         return Verdict::Loading;
     }
-    if let Some(error) = wrong_role(&field, &options.topology) {
-        return Verdict::Refused(error);
+    if let Some(verdict) = wrong_role(&field, &options.topology) {
+        return verdict;
     }
     match field("maxmemory_policy") {
         Some(policy) if policy != "noeviction" && !options.allow_eviction => Verdict::Refused(incompatible(format!(
@@ -50,7 +54,7 @@ pub(super) fn judge(info: &str, purpose: Purpose, options: &Options) -> Verdict 
 
 /// Why calls that wait for replicas would wait in vain, if they would.
 pub(super) fn lacks_replicas(info: &str, options: &Options) -> Option<String> {
-    let wanted = options.wait_replicas?;
+    let Some(WaitReplicas::Count(wanted)) = options.wait_replicas else { return None };
     // A service that hides it is believed.
     let there: u32 = field(info, "connected_slaves")?.parse().ok()?;
     (there < wanted).then(|| {
@@ -65,28 +69,28 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
 }
 
-fn wrong_role<'a>(field: &impl Fn(&str) -> Option<&'a str>, topology: &Topology) -> Option<Error> {
+fn wrong_role<'a>(field: &impl Fn(&str) -> Option<&'a str>, topology: &Topology) -> Option<Verdict> {
+    let refused = |text: &str| Some(Verdict::Refused(incompatible(text)));
     let is_cluster = field("cluster_enabled") == Some("1");
     let is_replica = field("role").is_some_and(|role| role != "master");
     match topology {
         Topology::Single { .. } if is_cluster => {
-            Some(incompatible("the server is a node of a cluster; write redis+cluster://host:port"))
+            refused("the server is a node of a cluster; write redis+cluster://host:port")
         }
         Topology::Cluster { .. } if !is_cluster => {
-            Some(incompatible("the server is not part of a cluster; write redis://host:port"))
+            refused("the server is not part of a cluster; write redis://host:port")
         }
         Topology::Single { .. } if is_replica => {
             let primary = match (field("master_host"), field("master_port")) {
                 (Some(host), Some(port)) => format!(" of {host}:{port}"),
                 _ => String::new(),
             };
-            Some(incompatible(format!(
-                "the server is a replica{primary}, which takes no jobs; write the primary's address"
-            )))
+            refused(&format!("the server is a replica{primary}, which takes no jobs; write the primary's address"))
         }
-        // Those who sent us there do not know yet that it was replaced.
+        // Its address came from a Sentinel or a node with an outdated configuration.
         Topology::Sentinel { .. } | Topology::Cluster { .. } if is_replica => {
-            Some(unavailable("the server is a replica (now); the primary is asked for again"))
+            let port = field("master_port").and_then(|port| port.parse().ok());
+            Some(Verdict::Replica { primary: field("master_host").zip(port).map(|(host, port)| Node::new(host, port)) })
         }
         Topology::Single { .. } | Topology::Sentinel { .. } | Topology::Cluster { .. } => None,
     }
@@ -95,7 +99,6 @@ fn wrong_role<'a>(field: &impl Fn(&str) -> Option<&'a str>, topology: &Topology)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Node;
 
     fn info(version: &str, rest: &str) -> String {
         format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n# Memory\r\n{rest}\r\n")
@@ -137,8 +140,8 @@ mod tests {
         assert_eq!(judge_for_work(&evicts, &options), Verdict::Ready);
         options.topology = Topology::Cluster { nodes: vec![Node::new("h", 1)] };
         assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:0"), &options).contains("redis://"));
-        let demoted = info("7.0.15", "role:slave\r\ncluster_enabled:1");
-        assert!(matches!(judge_for_work(&demoted, &options), Verdict::Refused(Error::Unavailable { .. })));
+        let demoted = info("7.0.15", "role:slave\r\nmaster_host:h\r\nmaster_port:7\r\ncluster_enabled:1");
+        assert_eq!(judge_for_work(&demoted, &options), Verdict::Replica { primary: Some(Node::new("h", 7)) });
     }
     #[test]
     fn a_sentinel_is_no_server_for_jobs() {
@@ -153,7 +156,7 @@ mod tests {
     fn too_few_replicas_are_counted() {
         let mut options = Options::single("h", 1);
         assert_eq!(lacks_replicas("connected_slaves:0\r\n", &options), None);
-        options.wait_replicas = Some(2);
+        options.wait_replicas = Some(WaitReplicas::Count(2));
         let said = lacks_replicas("connected_slaves:1\r\n", &options).unwrap_or_default();
         assert!(said.contains("the 1 that"), "{said}");
         assert_eq!(lacks_replicas("connected_slaves:2\r\n", &options), None);

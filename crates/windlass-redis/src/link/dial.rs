@@ -4,7 +4,8 @@
 use super::check::{Verdict, judge, lacks_replicas};
 use super::find;
 use super::rights;
-use super::{Conn, Purpose, Script, Shared};
+use super::sentinel;
+use super::{Conn, Life, Purpose, Script, Shared};
 use crate::error::{self, incompatible, unavailable};
 use crate::keys::Keys;
 use crate::options::{Node, Secret, Tls, Topology};
@@ -16,7 +17,7 @@ use redis::{
     PushKind, RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass_core::{Error, Result};
 
@@ -51,20 +52,55 @@ pub(super) struct Errand<'a> {
     pub(super) on_push: Option<OnPush>,
 }
 
+/// A server that was connected to.
+pub(super) enum Greeting {
+    /// It is the primary, and the store can live there.
+    Ready(Conn),
+    /// It is a replica, of this node as far as it says.
+    Replica { primary: Option<Node> },
+}
+
+impl Greeting {
+    /// The connection; where a replica is no way to the primary, an error.
+    pub(super) fn ready(self) -> Result<Conn> {
+        match self {
+            Self::Ready(conn) => Ok(conn),
+            Self::Replica { .. } => Err(unavailable("the server is a replica; the primary is asked for again")),
+        }
+    }
+}
+
 /// Connects to the server that the store lives on, wherever it is now; or to one node.
-pub(super) async fn dial(shared: &Shared, errand: Errand<'_>) -> Result<Conn> {
-    let Errand { node, durable, on_push } = errand;
-    let scripts = if on_push.is_some() { &[] } else { shared.scripts };
+pub(super) async fn dial(shared: &Arc<Shared>, errand: Errand<'_>) -> Result<Conn> {
     let dialed = async {
-        let conn = match (&shared.own, node) {
-            (Some(client), _) => open(client, own_node(client), on_push).await?,
-            (None, Some(node)) => dial_node(shared, node.clone(), on_push).await?,
-            (None, None) => dial_node(shared, find::find(shared).await?, on_push).await?,
-        };
-        greet(shared, &conn, scripts, durable).await?;
-        Ok(conn)
+        match (&shared.own, errand.node, &shared.options.topology, &shared.sentinels) {
+            (Some(client), ..) => {
+                let conn = open(client, own_node(client), errand.on_push.clone()).await?;
+                greet(shared, conn, &errand).await?.ready()
+            }
+            (None, Some(node), ..) | (None, None, Topology::Single { node, .. }, _) => {
+                greet_at(shared, node.clone(), &errand).await?.ready()
+            }
+            (None, None, Topology::Sentinel { .. }, Some(sentinels)) => {
+                sentinel::dial(shared, sentinels, &errand).await
+            }
+            (None, None, Topology::Sentinel { .. }, None) => Err(unavailable("there are no Sentinels to ask")),
+            (None, None, Topology::Cluster { nodes }, _) => find::dial_owner(shared, nodes, &errand).await,
+        }
     };
     dialed.await.map_err(|error| shared.scrub(error))
+}
+
+/// Connects to a node, and sees whether the store can live there.
+pub(super) async fn greet_at(shared: &Shared, node: Node, errand: &Errand<'_>) -> Result<Greeting> {
+    let conn = dial_node(shared, node, errand.on_push.clone()).await?;
+    let life = Arc::clone(&conn.life);
+    let greeting = greet(shared, conn, errand).await;
+    if !matches!(greeting, Ok(Greeting::Ready(_))) {
+        // The end of a connection that is not used must not look like the end of one that is.
+        life.break_off();
+    }
+    greeting
 }
 
 async fn dial_node(shared: &Shared, node: Node, on_push: Option<OnPush>) -> Result<Conn> {
@@ -141,8 +177,8 @@ fn tcp() -> TcpSettings {
 
 /// Opens a connection and lets the server know us.
 pub(super) async fn open(client: &Client, node: Node, on_push: Option<OnPush>) -> Result<Conn> {
-    let dead = Arc::new(AtomicBool::new(false));
-    let notice = Arc::clone(&dead);
+    let life = Arc::new(Life::default());
+    let of_pushes = Arc::clone(&life);
     // Waits are bounded by the callers, on their own terms.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
@@ -150,16 +186,19 @@ pub(super) async fn open(client: &Client, node: Node, on_push: Option<OnPush>) -
         .set_pipeline_buffer_size(CALLS_QUEUED_MAX)
         .set_write_backpressure_boundary(WRITE_BYTES)
         .set_push_sender(move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                notice.store(true, Ordering::Release);
-            }
-            if let Some(on_push) = &on_push {
+            let is_end = push.kind == PushKind::Disconnection;
+            if let Some(on_push) = &on_push
+                && !of_pushes.is_over()
+            {
                 on_push(push);
+            }
+            if is_end {
+                of_pushes.break_off();
             }
             Ok::<(), ()>(())
         });
     match client.get_multiplexed_async_connection_with_config(&config).await {
-        Ok(mux) => Ok(Conn { mux, dead, node: Arc::new(node) }),
+        Ok(mux) => Ok(Conn { mux, life, node: Arc::new(node) }),
         Err(error) => Err(match connect_error(&node, &error) {
             Error::Unavailable { reason } => unavailable(format!("{reason}{}", encryption_hint(client, &error))),
             other => other,
@@ -182,8 +221,9 @@ fn encryption_hint(client: &Client, error: &RedisError) -> &'static str {
 }
 
 /// Sees that a store can live there and its user may do all that it does, and leaves our scripts.
-async fn greet(shared: &Shared, conn: &Conn, scripts: &[Script], durable: bool) -> Result<()> {
+async fn greet(shared: &Shared, conn: Conn, errand: &Errand<'_>) -> Result<Greeting> {
     let options = &shared.options;
+    let scripts = if errand.on_push.is_some() { &[] } else { shared.scripts };
     let asks = shared.purpose == Purpose::Work && !scripts.is_empty();
     let mut mux = conn.mux.clone();
     loop {
@@ -206,12 +246,14 @@ async fn greet(shared: &Shared, conn: &Conn, scripts: &[Script], durable: bool) 
                 check_layout(answers.next())?;
                 let known = answers.next();
                 rights::judge(answers.next(), options)?;
-                if durable && shared.purpose == Purpose::Work {
+                if errand.durable && shared.purpose == Purpose::Work {
                     check_replicas(shared, &info)?;
                 }
-                return leave_scripts(conn, scripts, known).await;
+                leave_scripts(&conn, scripts, known).await?;
+                return Ok(Greeting::Ready(conn));
             }
             Verdict::Loading => tokio::time::sleep(LOADING_PAUSE).await,
+            Verdict::Replica { primary } => return Ok(Greeting::Replica { primary }),
             Verdict::Refused(error) => return Err(error),
         }
     }

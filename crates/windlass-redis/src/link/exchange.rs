@@ -98,7 +98,7 @@ impl Inner {
     }
 
     fn moved(&self, wire: &Wire, conn: &Conn, to: &str) {
-        *self.shared.told.lock() = redirected(to, &conn.node);
+        *self.shared.redirect.lock() = redirected(to, &conn.node);
         wire.retire(conn);
     }
 
@@ -156,7 +156,7 @@ impl Inner {
         Ok(Answers { main: main_of(answers.next().unwrap_or(Value::Nil))?, tail: answers.next() })
     }
 
-    /// Waits for an answer. A connection that breaks or does not answer is given up.
+    /// Waits for an answer. A connection that breaks, is replaced or does not answer is given up.
     async fn bounded<T>(
         &self,
         wire: &Wire,
@@ -164,9 +164,27 @@ impl Inner {
         limit: Duration,
         answer: impl Future<Output = Result<T, RedisError>>,
     ) -> Result<T, Miss> {
-        match self.shared.at.timeout(limit, answer).await {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(error)) => {
+        let replaced = || {
+            wire.retire(conn);
+            Miss::Failed(unknown(format!("{} is being replaced by another primary", conn.node)))
+        };
+        let answer_or_end = async {
+            tokio::select! {
+                // An answer that has arrived counts, also if the connection broke behind it.
+                biased;
+                answer = answer => Some(answer),
+                () = conn.life.over() => None,
+            }
+        };
+        match self.shared.at.timeout(limit, answer_or_end).await {
+            // A primary that is being replaced loses what it has accepted lately.
+            Some(_) if conn.life.is_replaced() => Err(replaced()),
+            Some(Some(Ok(answer))) => Ok(answer),
+            Some(None) => {
+                wire.retire(conn);
+                Err(Miss::Failed(unknown(format!("the connection to {} broke", conn.node))))
+            }
+            Some(Some(Err(error))) => {
                 wire.retire(conn);
                 Err(Miss::Failed(unknown(format!("the connection to {} broke: {error}", conn.node))))
             }

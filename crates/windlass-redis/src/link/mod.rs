@@ -16,10 +16,11 @@ mod dial;
 mod exchange;
 mod find;
 mod home;
+mod life;
 pub(crate) mod rights;
+mod sentinel;
 mod slot;
 mod subscribe;
-mod switch;
 mod wire;
 
 pub use blocking::Blocking;
@@ -30,11 +31,13 @@ pub use slot::slot_of;
 pub use subscribe::{Event, Subscription};
 
 use crate::error::{unavailable, unknown};
-use crate::options::{Node, Options};
+use crate::options::{Node, Options, WaitReplicas};
 use exchange::{Answers, What};
 use home::{At, Home};
+use life::Life;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
+use sentinel::Sentinels;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,12 +72,12 @@ pub(crate) struct Shared {
     at: At,
     random: StrongRandom,
     slot: u16,
-    /// Where a node of the cluster, or a Sentinel, has just sent us.
-    told: Mutex<Option<Node>>,
-    /// The primary that the last switch of the Sentinels went to.
-    switched: Mutex<Option<Node>>,
-    /// The primaries of the cluster, as far as they were ever heard of.
+    /// The node that a redirection of the cluster has named. It is tried once.
+    redirect: Mutex<Option<Node>>,
+    /// The primaries of the cluster and the replicas of the store's slot, as they were last reported.
     known: Mutex<Vec<Node>>,
+    /// With Sentinels only.
+    sentinels: Option<Sentinels>,
 }
 
 impl Shared {
@@ -107,17 +110,17 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct Conn {
     mux: MultiplexedConnection,
-    dead: Arc<AtomicBool>,
+    life: Arc<Life>,
     node: Arc<Node>,
 }
 
 impl Conn {
-    fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+    fn is_over(&self) -> bool {
+        self.life.is_over()
     }
 
     fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.dead, &other.dead)
+        Arc::ptr_eq(&self.life, &other.life)
     }
 }
 
@@ -168,6 +171,7 @@ impl Link {
     ) -> Result<Self> {
         options.validate()?;
         let home = Home::new()?;
+        let sentinels = if own.is_none() { Sentinels::of(&options.topology) } else { None };
         let shared = Arc::new(Shared {
             slot: slot_of(&options.prefix),
             options,
@@ -177,9 +181,9 @@ impl Link {
             own,
             at: home.at(),
             random: StrongRandom::from_system(),
-            told: Mutex::default(),
-            switched: Mutex::default(),
+            redirect: Mutex::default(),
             known: Mutex::default(),
+            sentinels,
         });
         Ok(Self(Arc::new(Inner {
             calls: Wire::new(Arc::clone(&shared)),
@@ -212,11 +216,20 @@ impl Link {
     pub async fn durable_call(&self, call: &Call<'_>) -> Result<Value> {
         let Some(wanted) = self.options().wait_replicas else { return self.call(call).await };
         let limit = self.options().response_timeout;
+        let at = self.0.next_durable.fetch_add(1, Ordering::Relaxed) % DURABLE_WIRES;
+        let wanted = match (wanted, &self.0.shared.sentinels) {
+            (WaitReplicas::Count(count), _) => count,
+            (WaitReplicas::All, Some(sentinels)) => {
+                // With a connection to the primary there are reports of the Sentinels, too.
+                self.0.durable[at].get().await?;
+                sentinels.replicas_up()?
+            }
+            (WaitReplicas::All, None) => return Err(unavailable("there are no Sentinels that count the replicas")),
+        };
         // So that it is the server who says that it took too long, and how far it came.
         let wait_ms = (limit * 3 / 4).as_millis().max(1);
         let mut wait = redis::cmd("WAIT");
         wait.arg(wanted).arg(wait_ms.to_string());
-        let at = self.0.next_durable.fetch_add(1, Ordering::Relaxed) % DURABLE_WIRES;
         let Answers { main, tail } = self.0.run(&self.0.durable[at], What::Script(call), Some(&wait), limit).await?;
         match tail {
             Some(Value::Int(got)) if got >= i64::from(wanted) => Ok(main),

@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_as_it_is_granted() {
         let mut options = Options::single("h", 1);
-        options.wait_replicas = Some(1);
+        options.wait_replicas = Some(crate::options::WaitReplicas::Count(1));
         assert_eq!(refusal(&options, |_| 0), None);
         let without = |rule: &str| refusal(&options, |right| i64::from(right.rule.starts_with(rule))).unwrap();
         assert!(without("+hset").contains("needs: +hset; "), "{}", without("+hset"));

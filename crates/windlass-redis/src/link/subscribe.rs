@@ -157,7 +157,7 @@ fn receiver(notes: &Arc<Notes>) -> (OnPush, mpsc::Receiver<Push>) {
     (Arc::new(on_push), pushes)
 }
 
-async fn subscribe(shared: &Shared, channel: &str, on_push: OnPush) -> Result<Conn> {
+async fn subscribe(shared: &Arc<Shared>, channel: &str, on_push: OnPush) -> Result<Conn> {
     let conn = dial(shared, Errand { on_push: Some(on_push), ..Errand::default() }).await?;
     let name = match shared.options.topology {
         Topology::Cluster { .. } => "SSUBSCRIBE",
@@ -169,7 +169,7 @@ async fn subscribe(shared: &Shared, channel: &str, on_push: OnPush) -> Result<Co
         Ok(Value::ServerError(error)) => {
             let refusal = error::read(error.code(), error.details().unwrap_or(""));
             if let Refusal::Moved(to) | Refusal::Ask(to) = &refusal {
-                *shared.told.lock() = redirected(to, &conn.node);
+                *shared.redirect.lock() = redirected(to, &conn.node);
             }
             Err(refusal.into_error())
         }
@@ -184,7 +184,14 @@ async fn pass_on(conn: &Conn, pushes: &mut mpsc::Receiver<Push>, notes: &Notes, 
         if notes.over.load(Ordering::Acquire) {
             return unavailable("the server ended it");
         }
-        let event = match tokio::time::timeout(SILENCE, pushes.recv()).await {
+        let pushed = async {
+            tokio::select! {
+                biased;
+                push = pushes.recv() => push,
+                () = conn.life.over() => Some(Push::Over),
+            }
+        };
+        let event = match tokio::time::timeout(SILENCE, pushed).await {
             Ok(Some(Push::Message(text))) => Event::Message(text),
             Ok(Some(Push::Over) | None) => return unavailable("the server ended it"),
             Err(_) => {

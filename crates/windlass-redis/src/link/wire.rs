@@ -1,12 +1,12 @@
 //! One connection, made when it is needed and made again when it is gone.
 //!
 //! States: there is a connection; there is none; there is none and an attempt is under way, for which everybody waits
-//! together. A connection that breaks says so itself (`Conn::is_dead`); one that does not answer is given up by the caller
+//! together. A connection that breaks says so itself (`Conn::is_over`); one that does not answer is given up by the caller
 //! who waited. It trusts that an attempt ends: the attempt is bounded in time, and should its task be lost, a guard
 //! clears the state, so that the next caller begins another.
 
 use super::dial::{Errand, dial};
-use super::{Conn, Shared, switch};
+use super::{Conn, Shared};
 use crate::error::unavailable;
 use crate::options::Node;
 use futures::FutureExt;
@@ -67,7 +67,7 @@ impl Wire {
         let attempt = {
             let mut state = self.state.lock();
             match &state.current {
-                Some(conn) if !conn.is_dead() => return Ok(conn.clone()),
+                Some(conn) if !conn.is_over() => return Ok(conn.clone()),
                 _ => state.current = None,
             }
             match &state.attempt {
@@ -77,7 +77,7 @@ impl Wire {
         };
         let limit = self.shared.options.connect_timeout;
         match self.shared.at.timeout(limit, attempt).await {
-            Some(Ok(conn)) if conn.is_dead() => {
+            Some(Ok(conn)) if conn.is_over() => {
                 Err(unavailable(format!("{} closed the connection at once", conn.node)))
             }
             Some(result) => result,
@@ -113,9 +113,6 @@ impl Wire {
                 Ok(result) => result,
                 Err(_) => Err(shared.too_late()),
             };
-            if let (Ok(conn), None) = (&result, &fixed) {
-                switch::guard(&shared, conn);
-            }
             if let Err(error) = &result {
                 tracing::debug!(%error, "no connection to the store");
             }

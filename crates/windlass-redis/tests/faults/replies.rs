@@ -31,14 +31,19 @@ struct Rig {
     proxy: Proxy,
     url: String,
     store: RedisStore,
+    /// The same store with a short timeout, for the call whose reply does not arrive.
+    impatient: RedisStore,
 }
 
 impl Rig {
     fn new() -> Self {
         let server = Redis::start().unwrap();
         let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap();
-        let store = RedisStore::open_url(&format!("redis://127.0.0.1:{}?timeout_ms=150", proxy.port())).unwrap();
-        Self { url: server.url(), _server: server, proxy, store }
+        let open = |timeout_ms: u32| {
+            RedisStore::open_url(&format!("redis://127.0.0.1:{}?timeout_ms={timeout_ms}", proxy.port())).unwrap()
+        };
+        let (store, impatient) = (open(30_000), open(150));
+        Self { url: server.url(), _server: server, proxy, store, impatient }
     }
 
     fn faults(&self) -> &Faults {
@@ -47,27 +52,30 @@ impl Rig {
 
     /// Makes the call while the line breaks, and then again and again: the second answer must be the third, but for the
     /// store's word that it knew already.
-    async fn through<T, F>(&self, at: Break, call: impl Fn() -> F) -> (T, T)
-    where
-        T: std::fmt::Debug,
-        F: Future<Output = Result<T, Error>>,
-    {
-        // The connection is there, and the scripts are at the server.
-        self.store.now().await.unwrap();
+    async fn through<T: std::fmt::Debug>(
+        &self,
+        at: Break,
+        call: impl AsyncFn(&RedisStore) -> Result<T, Error>,
+    ) -> (T, T) {
+        let first_store = if at == Break::Silence { &self.impatient } else { &self.store };
+        // The connection is there, the scripts are at the server, and the handle has the queue's settings.
+        while let Err(error) = first_store.queues().await {
+            assert!(error.is_outcome_unknown(), "{error:?}");
+        }
         match at {
             Break::InsideRequest => self.faults().cut_after_bytes_to_server(100),
             Break::BeforeReply => self.faults().cut_before_reply_to("EVALSHA", 1),
             Break::InsideReply => self.faults().cut_after_bytes_from_server(3),
             Break::Silence => self.faults().swallow_replies(true),
         }
-        let first = call().await;
+        let first = call(first_store).await;
         assert!(first.as_ref().is_err_and(Error::is_outcome_unknown), "{at:?}: {first:?}");
         // Bytes do not get lost on a connection that goes on.
         if at == Break::Silence {
             self.faults().cut_all();
         }
         self.faults().pass().unwrap();
-        (call().await.unwrap(), call().await.unwrap())
+        (call(&self.store).await.unwrap(), call(&self.store).await.unwrap())
     }
 }
 
@@ -81,7 +89,8 @@ async fn an_enqueue_is_done_once() {
         let rig = Rig::new();
         enqueue(&rig.store, 1).await;
         let new = jobs(3);
-        let (second, third) = rig.through(at, || rig.store.enqueue(EnqueueRequest::new(new.clone()))).await;
+        let (second, third) =
+            rig.through(at, async |store| store.enqueue(EnqueueRequest::new(new.clone())).await).await;
         for (job, (second, third)) in new.iter().zip(second.into_iter().zip(third)) {
             // What did not arrive is new now; what was done is known.
             let expected = if at == Break::InsideRequest {
@@ -103,7 +112,7 @@ async fn a_claim_is_answered_with_the_same_leases() {
         enqueue(&rig.store, 5).await;
         // The queue is known, so that the claim is one call.
         assert_eq!(rig.store.claim(claim(1, 1)).await.unwrap().jobs.len(), 1);
-        let (second, third) = rig.through(at, || rig.store.claim(claim(2, 2))).await;
+        let (second, third) = rig.through(at, async |store| store.claim(claim(2, 2)).await).await;
         assert_eq!(second.jobs.len(), 2);
         assert_eq!(tokens(&second.jobs), tokens(&third.jobs), "{at:?}");
         assert!(second.jobs.iter().all(|job| job.lease.attempt == 1), "{at:?}");
@@ -120,7 +129,7 @@ async fn a_report_counts_once() {
         enqueue(&rig.store, 3).await;
         let held = rig.store.claim(claim(1, 2)).await.unwrap().jobs;
         let report = done(held.iter().map(|job| job.lease));
-        let (second, third) = rig.through(at, || rig.store.report(report.clone())).await;
+        let (second, third) = rig.through(at, async |store| store.report(report.clone()).await).await;
         for (second, third) in second.into_iter().zip(third) {
             let (second, third) = (second.unwrap(), third.unwrap());
             assert_eq!((second.state, third.state), (State::Succeeded, State::Succeeded), "{at:?}");
@@ -138,7 +147,7 @@ async fn a_report_with_a_claim_counts_once() {
         enqueue(&rig.store, 5).await;
         let held = rig.store.claim(claim(1, 2)).await.unwrap().jobs;
         let report = done(held.iter().map(|job| job.lease));
-        let call = || rig.store.report_and_claim(report.clone(), claim(2, 2));
+        let call = async |store: &RedisStore| store.report_and_claim(report.clone(), claim(2, 2)).await;
         let (second, third) = rig.through(at, call).await;
         for answer in second.reported.iter().chain(&third.reported) {
             assert_eq!(answer.as_ref().unwrap().state, State::Succeeded, "{at:?}");
@@ -158,7 +167,7 @@ async fn a_renewal_holds() {
         enqueue(&rig.store, 1).await;
         let lease = rig.store.claim(claim(1, 1)).await.unwrap().jobs.remove(0).lease;
         let renewals = vec![Renewal { lease, lease_ms: Some(90_000), progress: None }];
-        let call = || rig.store.renew(RenewRequest { renewals: renewals.clone() });
+        let call = async |store: &RedisStore| store.renew(RenewRequest { renewals: renewals.clone() }).await;
         let (second, third) = rig.through(at, call).await;
         assert!(second[0].is_ok() && third[0].is_ok(), "{at:?}");
         assert_eq!(counts(&rig.store).await.active, 1, "{at:?}");
@@ -173,7 +182,7 @@ async fn a_cancel_counts_once() {
         let new = jobs(2);
         rig.store.enqueue(EnqueueRequest::new(new.clone())).await.unwrap();
         let changes: Vec<Change> = new.iter().map(|job| Change { id: job.id, op: ChangeOp::Cancel }).collect();
-        let (second, third) = rig.through(at, || rig.store.change(changes.clone())).await;
+        let (second, third) = rig.through(at, async |store| store.change(changes.clone()).await).await;
         assert!(second.iter().all(Result::is_ok), "{at:?}: {second:?}");
         assert_eq!(second, third, "{at:?}");
         assert_eq!(counts(&rig.store).await.cancelled, 2, "{at:?}");
@@ -201,7 +210,7 @@ async fn a_tick_creates_one_job() {
             next: Some(now.plus_ms(60_000)),
             skip_if_running: false,
         };
-        let (second, third) = rig.through(at, || rig.store.fire(fire.clone())).await;
+        let (second, third) = rig.through(at, async |store| store.fire(fire.clone()).await).await;
         // A tick that was handled is somebody's, whoever that was: nobody creates its job again.
         let expected = if at == Break::InsideRequest { FireOutcome::Fired { jobs: 1 } } else { FireOutcome::Stale };
         assert_eq!((second, third), (expected, FireOutcome::Stale), "{at:?}");

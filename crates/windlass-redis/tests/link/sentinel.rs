@@ -107,3 +107,121 @@ async fn a_sentinel_that_refuses_is_named() {
     let link = Link::open(Options::from_url(&format!("{url}?sentinel_password=right")).unwrap(), &SCRIPTS).unwrap();
     assert_eq!(incr(&link).await, Ok(Value::Int(1)));
 }
+
+fn link(url: &str) -> Link {
+    Link::open(Options::from_url(url).unwrap(), &SCRIPTS).unwrap()
+}
+
+/// A Sentinel that was left behind names a node that is dead, or that is a replica by now, and answers before the others.
+#[tokio::test]
+async fn an_outdated_sentinel_does_not_keep_the_store_from_its_primary() {
+    let primary = Server::start(&["--repl-diskless-sync-delay", "0"]);
+    let replica = Server::start(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+    wait_until("the replica follows", || replica.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    let mut dead = Server::start(&[]);
+    let names_dead = Server::start_sentinel(dead.port);
+    // So that it does not act on what it believes.
+    assert_eq!(names_dead.cli(&["SENTINEL", "SET", "main", "down-after-milliseconds", "600000"]), "OK");
+    dead.kill();
+    let names_replica = Server::start_sentinel(replica.port);
+    let current = Server::start_sentinel(primary.port);
+    for outdated in [&names_dead, &names_replica] {
+        for round in 0..10 {
+            // The one that is current answers last.
+            current.signal("-STOP");
+            let url = format!("redis+sentinel://127.0.0.1:{},127.0.0.1:{}/main", outdated.port, current.port);
+            let link = link(&url);
+            let call = tokio::spawn(async move { incr(&link).await });
+            // sleeps because: the outdated answer is to be there first; any order must do.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            current.signal("-CONT");
+            assert!(call.await.unwrap().is_ok(), "round {round}");
+        }
+    }
+    assert_eq!(primary.cli(&["GET", "{windlass}:n"]), "20", "all calls went to the primary");
+}
+
+/// `FAILOVER TO` changes the roles without the Sentinels, which name the old primary for a while.
+#[tokio::test]
+async fn slow_a_replica_leads_to_its_primary_when_the_sentinels_name_the_replica() {
+    let old = Server::start(&["--repl-diskless-sync-delay", "0"]);
+    let new = Server::start(&["--replicaof", &format!("127.0.0.1 {}", old.port)]);
+    wait_until("the replica follows", || new.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    let sentinel = Server::start_sentinel(old.port);
+    wait_until("the Sentinel has the replica", || {
+        sentinel.cli(&["SENTINEL", "REPLICAS", "main"]).contains(&new.port.to_string())
+    });
+    assert_eq!(sentinel.cli(&["SENTINEL", "SET", "main", "down-after-milliseconds", "600000"]), "OK");
+    let link = link(&format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port));
+    let mut events = link.subscribe("{windlass}:bell");
+    assert_eq!(events.next().await, Some(Event::Subscribed));
+    assert_eq!(incr(&link).await, Ok(Value::Int(1)));
+    let to = new.port.to_string();
+    wait_until("the failover begins", || old.cli(&["FAILOVER", "TO", "127.0.0.1", &to]) == "OK");
+    wait_until("the roles are changed", || {
+        old.cli(&["ROLE"]).starts_with("slave") && new.cli(&["ROLE"]).starts_with("master")
+    });
+    assert_eq!(incr(&link).await, Ok(Value::Int(2)));
+    let named = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+    assert!(named.ends_with(&old.port.to_string()), "the Sentinel is right already, so this shows nothing: {named}");
+}
+
+async fn durable_incr(link: &Link) -> Result<Value, Error> {
+    let mut call = Call::new(&SCRIPTS[0], &["{windlass}:n"]);
+    call.arg_fmt(1);
+    link.durable_call(&call).await
+}
+
+#[tokio::test]
+async fn slow_all_replicas_that_are_up_are_waited_for() {
+    let primary = Server::start(&["--repl-diskless-sync-delay", "0"]);
+    let follow = format!("127.0.0.1 {}", primary.port);
+    let replicas = [(); 2].map(|()| Server::start(&["--replicaof", &follow]));
+    for replica in &replicas {
+        wait_until("the replica follows", || replica.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    }
+    let sentinel = Server::start_sentinel(primary.port);
+    let flags = || {
+        let said = sentinel.cli(&["SENTINEL", "REPLICAS", "main"]);
+        let lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        let flags = lines.iter().zip(lines.iter().skip(1)).filter(|(name, _)| *name == "flags");
+        flags.map(|(_, flags)| flags.clone()).collect::<Vec<_>>()
+    };
+    wait_until("the Sentinel has both replicas", || flags() == ["slave", "slave"]);
+    // Not so soon that the next step has passed by then.
+    assert_eq!(sentinel.cli(&["SENTINEL", "SET", "main", "down-after-milliseconds", "600000"]), "OK");
+    let link = link(&format!("redis+sentinel://127.0.0.1:{}/main?wait_replicas=all&timeout_ms=2000", sentinel.port));
+    assert!(durable_incr(&link).await.is_ok());
+    replicas[0].signal("-STOP");
+    let error = durable_incr(&link).await.unwrap_err();
+    assert!(matches!(&error, Error::Unknown { reason } if reason.contains("1 of 2 replicas")), "{error:?}");
+    // Once the Sentinel considers it down, it cannot be promoted and is not waited for.
+    assert_eq!(sentinel.cli(&["SENTINEL", "SET", "main", "down-after-milliseconds", "100"]), "OK");
+    wait_until("the Sentinel considers one down", || flags().iter().any(|flags| flags.contains("s_down")));
+    let until = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = durable_incr(&link).await {
+        assert!(Instant::now() < until && matches!(error, Error::Unknown { .. }), "{error:?}");
+    }
+    replicas[0].signal("-CONT");
+}
+
+/// The URL names one Sentinel; the others are listened to as well, because one of them may lead a failover.
+#[tokio::test]
+async fn slow_sentinels_that_the_url_does_not_name_are_listened_to() {
+    let primary = Server::start(&[]);
+    let sentinels = [(); 3].map(|()| Server::start_sentinel(primary.port));
+    wait_until("the Sentinels have found each other", || {
+        sentinels.iter().all(|one| one.cli(&["SENTINEL", "MASTER", "main"]).contains("num-other-sentinels\n2"))
+    });
+    let link = link(&format!("redis+sentinel://127.0.0.1:{}/main", sentinels[0].port));
+    assert_eq!(incr(&link).await, Ok(Value::Int(1)));
+    // A Sentinel has no PUBSUB. Other Sentinels subscribe to it, too, but not to as many channels.
+    let listeners = |sentinel: &Server| sentinel.cli(&["CLIENT", "LIST"]).matches(" sub=11 ").count();
+    for sentinel in &sentinels {
+        wait_until("each is subscribed to once", || listeners(sentinel) == 1);
+    }
+    drop(link);
+    for sentinel in &sentinels {
+        wait_until("and no longer than the link exists", || listeners(sentinel) == 0);
+    }
+}

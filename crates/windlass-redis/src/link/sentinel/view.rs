@@ -1,0 +1,433 @@
+//! What is known about the primary, and what follows from messages and reports. Pure: the caller brings the time, and
+//! ends the connections that an effect names.
+//!
+//! Before a promotion all connections are *fenced*: they are ended, answers that are still under way count as unknown, and
+//! no connection is made. The fence is lifted by the announcement of the new primary, by the end of the failover, or
+//! after [`FENCE`].
+
+use super::message::{Announcement, Report};
+use crate::options::Node;
+use std::time::Duration;
+use tokio::time::Instant;
+use windlass_core::Error;
+
+/// The longest time without a connection when the Sentinel that leads a failover is not heard of again.
+pub(super) const FENCE: Duration = Duration::from_secs(3);
+/// For this long an announced primary is preferred to the reports: the other Sentinels may not have it yet.
+const PREFERRED: Duration = Duration::from_secs(10);
+/// A report of a failover that was fenced within this time does not fence it again.
+const FENCED_ONCE: Duration = Duration::from_secs(30);
+/// The most Sentinels that are listened to.
+const SENTINELS_MAX: usize = 16;
+
+/// The connections to end.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Nothing,
+    EndAll,
+    /// All that lead to another node than this one.
+    EndOthers(Node),
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    node: Node,
+    /// The last question that it has answered, or failed to.
+    answered: u64,
+    report: Option<Result<Report, Error>>,
+}
+
+#[derive(Debug)]
+struct Primary {
+    node: Node,
+    epoch: Option<u64>,
+    /// When a message, and not only a report, has named it.
+    announced_at: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct View {
+    sentinels: Vec<Sentinel>,
+    primary: Option<Primary>,
+    /// The primary before this one.
+    previous: Option<Node>,
+    fence_ends: Option<Instant>,
+    fenced_at: Option<Instant>,
+    /// Counts fences and new primaries.
+    generation: u64,
+    /// Counts the questions to all Sentinels.
+    question: u64,
+}
+
+impl View {
+    /// Adds a Sentinel; false if it is there already, or there are too many.
+    pub(super) fn add(&mut self, node: &Node) -> bool {
+        let is_new = self.sentinels.len() < SENTINELS_MAX && self.sentinels.iter().all(|one| one.node != *node);
+        if is_new {
+            self.sentinels.push(Sentinel { node: node.clone(), answered: 0, report: None });
+        }
+        is_new
+    }
+
+    /// Removes a Sentinel that is listened to under another address.
+    pub(super) fn remove(&mut self, node: &Node) {
+        self.sentinels.retain(|one| one.node != *node);
+    }
+
+    /// True if another Sentinel than the one at this address has reported this id.
+    pub(super) fn has_id(&self, id: &str, besides: &Node) -> bool {
+        self.sentinels.iter().any(|one| {
+            one.node != *besides && matches!(&one.report, Some(Ok(report)) if report.id.as_deref() == Some(id))
+        })
+    }
+
+    /// A connection that was begun under another generation may lead to a primary that was replaced.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// When the fence ends by itself; `None` without a fence.
+    pub(super) fn fence(&self, now: Instant) -> Option<Instant> {
+        self.fence_ends.filter(|ends| *ends > now)
+    }
+
+    /// Begins a question to all Sentinels and returns its number.
+    pub(super) fn ask(&mut self) -> u64 {
+        self.question += 1;
+        self.question
+    }
+
+    /// How many Sentinels have not yet answered a question, and how many have reported.
+    pub(super) fn progress(&self, question: u64) -> (usize, usize) {
+        let open = self.sentinels.iter().filter(|one| one.answered < question).count();
+        let reported =
+            self.sentinels.iter().filter(|one| one.answered >= question && matches!(one.report, Some(Ok(_))));
+        (open, reported.count())
+    }
+
+    /// Applies a message of a Sentinel, with the epoch that it reported right after it.
+    pub(super) fn hear(
+        &mut self,
+        from: &Node,
+        announcement: &Announcement,
+        epoch: Option<u64>,
+        now: Instant,
+    ) -> Effect {
+        match announcement {
+            Announcement::Promoting { replaced } if self.concerns(from, replaced) => self.promoting(now),
+            Announcement::Promoting { .. } => Effect::Nothing,
+            Announcement::Promoted(node) => self.promoted(node, epoch, now),
+            Announcement::Aborted => {
+                self.fence_ends = None;
+                Effect::Nothing
+            }
+            Announcement::Replicas => Effect::Nothing,
+        }
+    }
+
+    /// Applies what a Sentinel answered to a question, or that it did not.
+    pub(super) fn answer(&mut self, from: &Node, question: u64, result: Result<Report, Error>, now: Instant) -> Effect {
+        let effect = match &result {
+            Ok(report) => self.learn(report, now),
+            Err(_) => Effect::Nothing,
+        };
+        if let Some(sentinel) = self.sentinels.iter_mut().find(|one| one.node == *from) {
+            sentinel.answered = sentinel.answered.max(question);
+            sentinel.report = Some(result);
+        }
+        effect
+    }
+
+    /// True if a failover of this node is one of the primary. A Sentinel that was left behind may watch over another node
+    /// under the same name. One node may have several addresses: that the Sentinel has the same epoch settles it, too.
+    fn concerns(&self, from: &Node, replaced: &Node) -> bool {
+        let Some(primary) = &self.primary else { return true };
+        let report =
+            self.sentinels.iter().find(|one| one.node == *from).and_then(|one| one.report.as_ref()?.as_ref().ok());
+        let has_epoch = |report: &Report| report.epoch >= primary.epoch && report.primary.as_ref() == Some(replaced);
+        primary.node == *replaced || report.is_none_or(has_epoch)
+    }
+
+    fn promoting(&mut self, now: Instant) -> Effect {
+        if self.fence(now).is_some() {
+            return Effect::Nothing;
+        }
+        self.fence_ends = Some(now + FENCE);
+        self.fenced_at = Some(now);
+        self.generation += 1;
+        Effect::EndAll
+    }
+
+    fn promoted(&mut self, node: &Node, epoch: Option<u64>, now: Instant) -> Effect {
+        let known = self.primary.as_ref().and_then(|primary| primary.epoch);
+        let is_stale = epoch.is_some() && epoch < known;
+        let is_new = self.primary.as_ref().is_none_or(|primary| primary.node != *node);
+        // A Sentinel that receives the configuration later than the others publishes the last switch once more. That must
+        // not lift the fence of the next one.
+        if is_stale || (!is_new && epoch <= known) {
+            return Effect::Nothing;
+        }
+        self.fence_ends = None;
+        if is_new {
+            self.generation += 1;
+            self.previous = self.primary.take().map(|primary| primary.node);
+        }
+        self.primary = Some(Primary { node: node.clone(), epoch: epoch.or(known), announced_at: Some(now) });
+        Effect::EndOthers(node.clone())
+    }
+
+    /// A report names what messages should have announced: they may have been missed.
+    fn learn(&mut self, report: &Report, now: Instant) -> Effect {
+        let was_fenced = self.fenced_at.is_some_and(|at| now.duration_since(at) < FENCED_ONCE);
+        let fenced = if report.is_promoting && !was_fenced { self.promoting(now) } else { Effect::Nothing };
+        let (Some(node), Some(epoch)) = (&report.primary, report.epoch) else { return fenced };
+        match &mut self.primary {
+            None => {
+                self.primary = Some(Primary { node: node.clone(), epoch: Some(epoch), announced_at: None });
+                fenced
+            }
+            Some(known) if known.node == *node => {
+                known.epoch = known.epoch.max(Some(epoch));
+                fenced
+            }
+            // Announced without an epoch: a report that differs may be older.
+            Some(known) if known.epoch.is_none() && is_preferred(known, now) => fenced,
+            Some(known) if known.epoch < Some(epoch) => match self.promoted(node, Some(epoch), now) {
+                Effect::Nothing => fenced,
+                effect => effect,
+            },
+            Some(_) => fenced,
+        }
+    }
+
+    /// The primary that was announced a moment ago: the reports need not be waited for.
+    pub(super) fn announced(&self, now: Instant) -> Option<Node> {
+        self.primary.as_ref().filter(|primary| is_preferred(primary, now)).map(|primary| primary.node.clone())
+    }
+
+    /// The nodes that may be the primary, the likeliest first: the one with the highest epoch, and the one that most
+    /// Sentinels name. An answer with a lower epoch is outdated unless it is the answer of the majority.
+    pub(super) fn candidates(&self, now: Instant) -> Vec<Node> {
+        let reports: Vec<&Report> = self.reports().collect();
+        let mut named: Vec<(Option<u64>, usize, &Node)> = Vec::new();
+        for (epoch, node) in reports.iter().filter_map(|report| Some((report.epoch, report.primary.as_ref()?))) {
+            match named.iter_mut().find(|(_, _, other)| *other == node) {
+                Some((highest, votes, _)) => (*highest, *votes) = ((*highest).max(epoch), *votes + 1),
+                None => named.push((epoch, 1, node)),
+            }
+        }
+        if let Some(Primary { node, epoch, .. }) = self.primary.as_ref()
+            && named.iter().all(|(_, _, other)| *other != node)
+        {
+            named.push((*epoch, 0, node));
+        }
+        named.sort_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+        let highest = named.first().and_then(|(epoch, ..)| *epoch);
+        let is_settled = self.announced(now).is_none();
+        let is_majority = |votes: usize| is_settled && votes * 2 > reports.len();
+        named.retain(|(epoch, votes, _)| *epoch == highest || is_majority(*votes));
+        named.into_iter().map(|(_, _, node)| node.clone()).collect()
+    }
+
+    /// How many replicas a change must reach so that each node that could be promoted has it. The primary that was just
+    /// replaced cannot confirm anything before it follows the new one; until then it is not counted.
+    pub(super) fn replicas_up(&self) -> Option<u32> {
+        let count = |report: &Report| -> Option<usize> {
+            let up = report.replicas_up.as_ref()?;
+            let is_replaced = |node: &Node| self.previous.as_ref() == Some(node);
+            Some(up.iter().filter(|one| !(one.claims_primary && is_replaced(&one.node))).count())
+        };
+        // The highest count: a Sentinel that cannot reach a replica counts one less than it should.
+        self.reports().filter_map(count).max().and_then(|most| u32::try_from(most).ok())
+    }
+
+    fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.sentinels.iter().filter_map(|one| one.report.as_ref()?.as_ref().ok())
+    }
+
+    /// Why no Sentinel has named a primary: what the user can mend, if there is such an answer.
+    pub(super) fn error(&self) -> Option<Error> {
+        let errors = || self.sentinels.iter().filter_map(|one| one.report.as_ref()?.as_ref().err());
+        errors().find(|error| !error.is_retryable()).or_else(|| errors().last()).cloned()
+    }
+}
+
+fn is_preferred(primary: &Primary, now: Instant) -> bool {
+    primary.announced_at.is_some_and(|at| now.duration_since(at) < PREFERRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::sentinel::message::Replica;
+
+    fn node(port: u16) -> Node {
+        Node::new("h", port)
+    }
+
+    fn promoting(replaced: u16) -> Announcement {
+        Announcement::Promoting { replaced: node(replaced) }
+    }
+
+    fn report(primary: u16, epoch: u64) -> Report {
+        Report { primary: Some(node(primary)), epoch: Some(epoch), ..Report::default() }
+    }
+
+    /// Three Sentinels on ports 91 to 93; the primary is on port 1, with epoch 5.
+    fn view(now: Instant) -> View {
+        let mut view = View::default();
+        for port in 91..=93 {
+            assert!(view.add(&node(port)));
+            assert_eq!(view.answer(&node(port), 0, Ok(report(1, 5)), now), Effect::Nothing);
+        }
+        view
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "any instant will do: only differences count")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    const STEP: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn a_promotion_fences_until_the_new_primary_is_announced() {
+        let now = start();
+        let mut view = view(now);
+        let before = view.generation();
+        assert_eq!(view.hear(&node(92), &promoting(1), None, now), Effect::EndAll);
+        assert_eq!(view.fence(now), Some(now + FENCE));
+        assert!(view.generation() > before, "a connection that was begun before does not count");
+        assert_eq!(view.hear(&node(92), &promoting(1), None, now + STEP), Effect::Nothing, "the same failover");
+        assert_eq!(view.fence(now + STEP), Some(now + FENCE));
+        let fenced = view.generation();
+        let effect = view.hear(&node(92), &Announcement::Promoted(node(2)), Some(6), now + STEP);
+        assert_eq!(effect, Effect::EndOthers(node(2)));
+        assert!(view.generation() > fenced);
+        assert_eq!((view.fence(now + STEP), view.announced(now + STEP)), (None, Some(node(2))));
+    }
+
+    #[test]
+    fn a_fence_ends_with_its_time_or_with_the_failover() {
+        let now = start();
+        let mut view = view(now);
+        let _ = view.hear(&node(92), &promoting(1), None, now);
+        assert_eq!(view.fence(now + FENCE), None);
+        let again = now + FENCE + STEP;
+        assert_eq!(view.hear(&node(92), &promoting(1), None, again), Effect::EndAll, "another failover");
+        assert_eq!(view.hear(&node(92), &Announcement::Aborted, None, again), Effect::Nothing);
+        assert_eq!(view.fence(again), None);
+        assert_eq!(view.announced(again), None);
+    }
+
+    #[test]
+    fn a_late_announcement_of_the_last_switch_does_not_lift_the_fence_of_the_next() {
+        let now = start();
+        let mut view = view(now);
+        let _ = view.hear(&node(92), &Announcement::Promoted(node(2)), Some(6), now);
+        let _ = view.hear(&node(92), &promoting(2), None, now + STEP);
+        for (late, epoch) in [(node(2), Some(6)), (node(2), None), (node(1), Some(5))] {
+            let effect = view.hear(&node(92), &Announcement::Promoted(late), epoch, now + STEP);
+            assert_eq!(effect, Effect::Nothing);
+            assert!(view.fence(now + STEP).is_some());
+        }
+        assert_eq!(view.announced(now + STEP), Some(node(2)));
+        let back = view.hear(&node(92), &Announcement::Promoted(node(1)), Some(7), now + STEP);
+        assert_eq!((back, view.fence(now + STEP)), (Effect::EndOthers(node(1)), None));
+    }
+
+    #[test]
+    fn a_switch_that_was_not_heard_is_found_in_a_report() {
+        let now = start();
+        let mut view = view(now);
+        assert_eq!(view.answer(&node(91), 0, Ok(report(2, 6)), now), Effect::EndOthers(node(2)));
+        assert_eq!(view.answer(&node(92), 0, Ok(report(1, 5)), now), Effect::Nothing, "an outdated one");
+        assert_eq!(view.candidates(now), [node(2)]);
+        // A failover that is under way when the first Sentinel is reached.
+        let mut other = View::default();
+        other.add(&node(91));
+        let promoting = Report { is_promoting: true, ..report(1, 5) };
+        assert_eq!(other.answer(&node(91), 0, Ok(promoting.clone()), now), Effect::EndAll);
+        let later = now + FENCE + STEP;
+        assert_eq!(other.answer(&node(91), 0, Ok(promoting), later), Effect::Nothing, "it is fenced once");
+    }
+
+    #[test]
+    fn an_outdated_sentinel_is_outvoted_and_an_announcement_is_preferred_for_a_while() {
+        let now = start();
+        let mut all = view(now);
+        let _ = all.answer(&node(91), 0, Ok(report(9, 2)), now);
+        assert_eq!(all.candidates(now), [node(1)], "a lower epoch is outdated");
+        let effect = all.hear(&node(91), &promoting(9), None, now);
+        assert_eq!(effect, Effect::Nothing, "it watches over another node");
+        // One with a higher epoch is tried first, and then the one that most Sentinels name.
+        let _ = all.answer(&node(91), 0, Ok(report(9, 8)), now);
+        let later = now + PREFERRED;
+        assert_eq!((all.announced(now), all.announced(later)), (Some(node(9)), None));
+        assert_eq!((all.candidates(now), all.candidates(later)), (vec![node(9)], vec![node(9), node(1)]));
+        let _ = all.answer(&node(92), 0, Ok(report(11, 8)), now);
+        let effect = all.hear(&node(92), &promoting(11), None, now);
+        assert_eq!(effect, Effect::EndAll, "the same configuration under another address");
+        // Without epochs, the most votes.
+        let mut plain = View::default();
+        for (port, primary) in [(91, 7), (92, 8), (93, 8)] {
+            plain.add(&node(port));
+            let report = Report { primary: Some(node(primary)), ..Report::default() };
+            assert_eq!(plain.answer(&node(port), 0, Ok(report), now), Effect::Nothing);
+        }
+        assert_eq!(plain.candidates(now), [node(8), node(7)]);
+        let _ = plain.hear(&node(92), &Announcement::Promoted(node(7)), None, now);
+        let _ = plain.answer(&node(92), 0, Ok(report(8, 3)), now);
+        assert_eq!(plain.announced(now), Some(node(7)), "a report that differs may be older");
+    }
+
+    #[test]
+    fn questions_are_answered_by_reports_and_by_failures() {
+        let now = start();
+        let mut view = view(now);
+        let question = view.ask();
+        assert_eq!(view.progress(question), (3, 0));
+        let error = || Error::Unavailable { reason: "down".to_owned() };
+        let _ = view.answer(&node(91), question, Err(error()), now);
+        let _ = view.answer(&node(92), question, Ok(report(1, 5)), now);
+        assert_eq!(view.progress(question), (1, 1));
+        let invalid = Error::invalid("store", "no such service");
+        let _ = view.answer(&node(93), question, Err(invalid.clone()), now);
+        assert_eq!((view.progress(question), view.error()), ((0, 1), Some(invalid)));
+        view.remove(&node(92));
+        assert_eq!(view.progress(question), (0, 0));
+    }
+
+    #[test]
+    fn replicas_are_counted_by_the_sentinel_that_sees_most() {
+        let now = start();
+        let mut view = view(now);
+        assert_eq!(view.replicas_up(), None);
+        let up = |port, claims_primary| Replica { node: node(port), claims_primary };
+        let with = |replicas: &[Replica], report: Report| Ok(Report { replicas_up: Some(replicas.to_vec()), ..report });
+        let _ = view.answer(&node(91), 0, with(&[up(2, false)], report(1, 5)), now);
+        // One that was just promoted counts until its promotion is announced: it does not confirm any more.
+        let _ = view.answer(&node(92), 0, with(&[up(2, true), up(3, false)], report(1, 5)), now);
+        assert_eq!(view.replicas_up(), Some(2));
+        // The old primary does not follow the new one yet.
+        for port in 91..=93 {
+            let _ = view.answer(&node(port), 0, with(&[up(1, true), up(3, false)], report(2, 6)), now);
+        }
+        assert_eq!(view.replicas_up(), Some(1));
+        let _ = view.answer(&node(91), 0, with(&[up(1, false), up(3, false)], report(2, 6)), now);
+        assert_eq!(view.replicas_up(), Some(2));
+    }
+
+    #[test]
+    fn a_sentinel_under_two_addresses_is_recognised() {
+        let now = start();
+        let mut view = view(now);
+        let with_id = Report { id: Some("a".to_owned()), ..report(1, 5) };
+        let _ = view.answer(&node(91), 0, Ok(with_id), now);
+        assert!(view.has_id("a", &node(99)) && !view.has_id("a", &node(91)) && !view.has_id("b", &node(99)));
+        assert!(!view.add(&node(91)));
+        let added = (100..200).filter(|port| view.add(&node(*port))).count();
+        assert_eq!(added, SENTINELS_MAX - 3);
+    }
+}
