@@ -33,7 +33,9 @@ impl Sentinel {
     /// The same with another number of replicas, at least one.
     pub fn start_with_replicas(replicas: usize) -> Result<Self, ServerError> {
         if replicas == 0 {
-            return Err(ServerError::NoSuchNode("a set without replicas has nothing to promote; ask for one".to_owned()));
+            return Err(ServerError::NoSuchNode(
+                "a set without replicas has nothing to promote; ask for one".to_owned(),
+            ));
         }
         let primary = Redis::start()?;
         let port = primary.port();

@@ -89,7 +89,7 @@ async fn read_feed_when_woken(store: RedisStore, heard: mpsc::UnboundedSender<(J
         let Ok(page) = store.read_feed(FeedRequest { after, max: 100 }).await else { continue };
         for event in page.entries.iter().flat_map(|entry| &entry.events) {
             let FeedEvent::Job(job) = event else { continue };
-            if heard.send((job.id, now())).is_err() {
+            if heard.send((job.job, now())).is_err() {
                 return;
             }
         }

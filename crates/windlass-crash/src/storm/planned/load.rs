@@ -30,13 +30,13 @@ const HANDLES: u32 = 4;
 /// Callers of one handle that enqueue one job at a time.
 const SINGLE_CALLERS: u32 = 5;
 /// Jobs of one call of the others; there is one such caller for each handle.
-const BATCH: u64 = 16;
+const BATCH: u64 = 8;
 /// Workers, each with a handle of its own.
 const WORKERS: u32 = 4;
 /// Tasks that start runs, each with a handle of its own.
 const RUN_STARTERS: u32 = 2;
 /// How long a caller waits between two calls when it is not at full speed.
-const PACE_MS: u64 = 25;
+const PACE_MS: u64 = 50;
 /// How long the load may take for one step of the storm, on a machine that is busy with other work.
 const STEP_MS_MAX: u64 = 90_000;
 /// After so long without a completion nothing more will be: longer than any lease.

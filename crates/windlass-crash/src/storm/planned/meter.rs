@@ -2,18 +2,20 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use windlass_core::id::JobId;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
 /// Acknowledged jobs that are not completed, above which callers slow down.
 const OPEN_MAX: u64 = 8_000;
+/// Jobs that are acknowledged at full speed; then callers slow down, so that the servers need not hold millions.
+const BURST: u64 = 12_000;
 
 /// Shared by all callers and workers of one load.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Callers do not pause between their calls.
-    at_full_speed: AtomicBool,
+    /// The number of acknowledged jobs up to which callers do not pause between their calls.
+    full_speed_until: AtomicU64,
     in_flight: AtomicU64,
     acknowledged: Mutex<Acknowledged>,
     completed: Mutex<Completed>,
@@ -35,13 +37,15 @@ struct Completed {
 
 impl Meter {
     pub(super) fn set_full_speed(&self, on: bool) {
-        self.at_full_speed.store(on, Ordering::Relaxed);
+        let until = if on { self.acknowledged() + BURST } else { 0 };
+        self.full_speed_until.store(until, Ordering::Relaxed);
     }
 
     /// Whether a caller pauses before its next call.
     pub(super) fn is_paced(&self) -> bool {
-        !self.at_full_speed.load(Ordering::Relaxed)
-            || self.acknowledged().saturating_sub(self.completed.lock().count) > OPEN_MAX
+        let acknowledged = self.acknowledged();
+        acknowledged >= self.full_speed_until.load(Ordering::Relaxed)
+            || acknowledged.saturating_sub(self.completed()) > OPEN_MAX
     }
 
     /// Counts a call for as long as it is under way.
