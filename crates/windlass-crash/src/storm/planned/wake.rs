@@ -1,6 +1,6 @@
 //! Real workers: idle ones whose wake-ups are timed. Their engines advance the runs of the load.
 
-use crate::child::open;
+use crate::child::{open, pass_ms};
 use crate::storm::bed::PREFIX;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ use windlass_core::time::{Clock, SystemClock, Timestamp};
 const WORKERS: usize = 2;
 /// How long a start is waited for.
 const START_WITHIN: Duration = Duration::from_secs(40);
+/// How long an enqueue is tried.
+const ENQUEUE_MS_MAX: u64 = 40_000;
 /// Starts that nobody has read yet: never more than the jobs of one measurement and their redeliveries.
 const STARTS_MAX: usize = 64;
 
@@ -75,8 +77,7 @@ impl IdleWorkers {
     async fn wake_up_one_ms(&mut self, at: usize) -> Result<u64> {
         self.last += 1;
         let number = self.last;
-        self.client.enqueue_with(Wake { number }, Options::new().queue(queue_name(at))).await?;
-        let enqueued_at = SystemClock.now();
+        let enqueued_at = self.enqueue(number, at).await?;
         let started = async {
             loop {
                 let (started, at) = self.starts.recv().await.ok_or("the idle workers have ended")?;
@@ -89,6 +90,19 @@ impl IdleWorkers {
             Ok(started_at) => Ok(started_at?.ms_since(enqueued_at)),
             // The row shows it as what it is: longer than anybody should wait.
             Err(_) => Ok(SystemClock.now().ms_since(enqueued_at)),
+        }
+    }
+
+    /// Enqueues until it is acknowledged; if that takes two tries, the first start counts. Returns when it was.
+    async fn enqueue(&self, number: u64, at: usize) -> Result<Timestamp> {
+        let end = SystemClock.now().plus_ms(ENQUEUE_MS_MAX);
+        loop {
+            let options = Options::new().queue(queue_name(at));
+            match self.client.enqueue_with(Wake { number }, options).await {
+                Ok(_) => return Ok(SystemClock.now()),
+                Err(error) if error.is_retryable() && SystemClock.now() < end => pass_ms(10).await,
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
