@@ -32,6 +32,9 @@ pub struct Findings {
     pub lost: u64,
     /// Jobs with two accepted completions, or with more deliveries than their budgets allow.
     pub double: u64,
+    /// Jobs that were claimed once more after their completion had been acknowledged.
+    #[serde(default)]
+    pub forgotten: u64,
     /// Jobs that ran or exist and that nobody meant to enqueue.
     pub phantom: u64,
     /// Some of the jobs at fault, each with the reason.
@@ -44,7 +47,7 @@ const FAULTS_NAMED: usize = 10;
 impl Findings {
     /// True when no promise was broken.
     pub fn is_clean(&self) -> bool {
-        self.lost + self.double + self.phantom == 0
+        self.lost + self.double + self.forgotten + self.phantom == 0
     }
 
     fn fault(&mut self, job: JobId, why: &str) {
@@ -62,6 +65,7 @@ struct Told {
     executed: u64,
     failed_attempts: u64,
     refused: u64,
+    redelivered: bool,
     /// Completions that the store accepted, and those of them that it did not call repeated.
     completions: BTreeSet<(u32, u64)>,
     fresh_completions: u64,
@@ -76,6 +80,7 @@ fn gather(entries: &[Entry]) -> BTreeMap<JobId, Told> {
             Entry::Acknowledged { job } => jobs.entry(job).or_default().acknowledged = true,
             Entry::Executed { job, .. } => jobs.entry(job).or_default().executed += 1,
             Entry::Refused { job, .. } => jobs.entry(job).or_default().refused += 1,
+            Entry::Redelivered { job } => jobs.entry(job).or_default().redelivered = true,
             Entry::Accepted { job, attempt, token, state, repeated } => {
                 jobs.entry(job).or_default().accept((attempt, token), state, repeated);
             }
@@ -139,6 +144,10 @@ pub fn audit(entries: &[Entry], stored: &[StoredJob]) -> Findings {
         if let Some(why) = told.loss(job) {
             findings.lost += 1;
             findings.fault(*id, why);
+        }
+        if told.redelivered {
+            findings.forgotten += 1;
+            findings.fault(*id, "was completed, and claimed once more");
         }
         if let Some(why) = told.doubling(job) {
             findings.double += 1;
@@ -207,6 +216,9 @@ mod tests {
         check(done(&[&[executed(1), executed(2)], &both[..]].concat()), &stored(State::Succeeded), (0, 1, 0));
         let often: Vec<_> = (1..=5).map(executed).collect();
         check(done(&often), &stored(State::Succeeded), (0, 1, 0));
+        let again = done(&[executed(1), accepted(1, State::Succeeded, false), Entry::Redelivered { job: JOB }]);
+        let forgotten = audit(&again, &stored(State::Succeeded));
+        assert_eq!((forgotten.forgotten, forgotten.is_clean()), (1, false), "{forgotten:?}");
         check(vec![executed(1)], &[], (0, 0, 1));
         check(Vec::new(), &stored(State::Failed), (0, 0, 1));
     }

@@ -46,7 +46,7 @@ pub(crate) async fn enqueue(mut hand: Hand) -> Result<()> {
 }
 
 /// Enqueues until there is an answer: the same jobs again are enqueued once.
-async fn accept(hand: &Hand, jobs: Vec<NewJob>) -> Result<()> {
+pub(crate) async fn accept(hand: &Hand, jobs: Vec<NewJob>) -> Result<()> {
     let answers = hand.insist(|| hand.store.enqueue(EnqueueRequest::new(jobs.clone()))).await?;
     for answer in answers {
         answer?;
@@ -62,7 +62,7 @@ async fn backlog(hand: &Hand) -> Result<u64> {
 
 /// Of eight jobs, one fails at first, one is due a little later, one has the usual small budgets, and one has a dedup
 /// key that nobody else wants; half of them are of a group, and they are of two kinds and priorities.
-fn job(ids: &Ids, dice: &Dice) -> Result<NewJob> {
+pub(crate) fn job(ids: &Ids, dice: &Dice) -> Result<NewJob> {
     let (id, fails_once) = (ids.next(), dice.below(8) == 0);
     let kind = if dice.below(2) == 0 { "work" } else { "chore" };
     let mut spec = JobSpec::new(queue()?, Kind::new(kind)?, Payload::json(&fails_once)?);

@@ -38,6 +38,11 @@ pub enum Entry {
         /// Under which lease.
         token: Token,
     },
+    /// The job was claimed once more by a claim that was sent after its completion had been acknowledged.
+    Redelivered {
+        /// The job.
+        job: JobId,
+    },
     /// The store has refused the outcome of this attempt: its lease was lost.
     Refused {
         /// The job.

@@ -215,10 +215,11 @@ fn total(counts: &QueueCounts) -> u64 {
     waiting(counts) + counts.succeeded + counts.failed + counts.cancelled
 }
 
-/// All jobs of the store, read as anybody would read them.
+/// All jobs of [`QUEUE`], read as anybody would read them.
 pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     let mut stored = Vec::new();
-    let mut request = ListRequest { limit: 1_000, ..ListRequest::default() };
+    let filter = Filter { queue: Some(queue()?), ..Filter::default() };
+    let mut request = ListRequest { filter, limit: 1_000, ..ListRequest::default() };
     loop {
         let page = store.list(request.clone()).await?;
         let ids: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();

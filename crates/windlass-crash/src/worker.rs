@@ -136,7 +136,7 @@ fn unless_lost(answer: windlass_core::Result<Reported>) -> Result<Option<Reporte
 }
 
 /// Most jobs end well; the first attempt of some does not, as their payload says.
-fn outcome(job: &ClaimedJob) -> Result<OutcomeKind> {
+pub(crate) fn outcome(job: &ClaimedJob) -> Result<OutcomeKind> {
     let fails_once: bool = job.spec.payload.to_json()?;
     if !fails_once || job.lease.attempt > 1 {
         return Ok(OutcomeKind::Complete { result: None, outputs: BTreeMap::new() });

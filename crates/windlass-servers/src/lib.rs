@@ -3,7 +3,7 @@
 //!
 //! - [`Redis`]: one server, with a password, TLS or an append-only file if wanted
 //! - [`Cluster`]: primaries and replicas, fail-overs and slots that move
-//! - [`Sentinel`]: a primary, two replicas and three sentinels
+//! - [`Sentinel`]: a primary, one or two replicas and three sentinels
 //! - [`Proxy`]: stands between a client and a server and breaks the line as told
 //!
 //! Calls block, and none of them needs a runtime. A handle is shared by reference or in an `Arc`; a test that must go on

@@ -1,4 +1,6 @@
-//! A primary with two replicas, watched by three sentinels.
+//! A primary with one or two replicas, watched by three sentinels.
+
+mod failover;
 
 use std::time::Duration;
 
@@ -6,13 +8,16 @@ use crate::error::ServerError;
 use crate::redis::{Part, Redis};
 use crate::wait;
 
+/// The number of replicas of [`Sentinel::start`].
+const REPLICAS: usize = 2;
+
 /// The name under which the sentinels know the primary.
 const NAME: &str = "mymaster";
-const REPLICAS: usize = 2;
 const SENTINELS: usize = 3;
 const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Six processes; two sentinels must agree that the primary is down, which they do after a second.
+/// A primary, its replicas and three sentinels; two sentinels must agree that the primary is down, which they do after a
+/// second.
 #[derive(Debug)]
 pub struct Sentinel {
     nodes: Vec<Redis>,
@@ -22,29 +27,29 @@ pub struct Sentinel {
 impl Sentinel {
     /// Starts them; when this returns every sentinel knows of the replicas and of the other sentinels.
     pub fn start() -> Result<Self, ServerError> {
+        Self::start_with_replicas(REPLICAS)
+    }
+
+    /// The same with another number of replicas, at least one.
+    pub fn start_with_replicas(replicas: usize) -> Result<Self, ServerError> {
+        if replicas == 0 {
+            return Err(ServerError::NoSuchNode(
+                "a set without replicas has nothing to promote; ask for one".to_owned(),
+            ));
+        }
         let primary = Redis::start()?;
         let port = primary.port();
         let mut nodes = vec![primary];
-        for _ in 0..REPLICAS {
+        for _ in 0..replicas {
             nodes.push(Redis::builder().config("replicaof", &format!("127.0.0.1 {port}")).start()?);
         }
         // First, because a sentinel that sees no replicas looks again only after ten seconds.
         wait::until("the replicas are attached", HEALTHY_WITHIN, || attached(&nodes, port))?;
         let sentinels = (0..SENTINELS).map(|_| Redis::builder().part(Part::Sentinel { primary: port }).start());
         let sentinel = Self { sentinels: sentinels.collect::<Result<_, _>>()?, nodes };
-        sentinel.hurry();
+        sentinel.use_short_intervals();
         sentinel.wait_until_healthy()?;
         Ok(sentinel)
-    }
-
-    /// Has the sentinels look around more often than every ten seconds. A server that has no such switch, or that was
-    /// restarted and has forgotten it, is only slower.
-    fn hurry(&self) {
-        for (sentinel, period) in
-            self.sentinels.iter().flat_map(|one| ["INFO-PERIOD", "PUBLISH-PERIOD"].map(|period| (one, period)))
-        {
-            let _ = sentinel.command(&["SENTINEL", "DEBUG", period, "500"]);
-        }
     }
 
     /// `redis+sentinel://127.0.0.1:S1,127.0.0.1:S2,127.0.0.1:S3/mymaster`
@@ -85,42 +90,13 @@ impl Sentinel {
         Ok(port)
     }
 
-    /// Has the sentinels make another node the primary, though nothing is wrong with this one; hands back the port of
-    /// the old one. It returns once they agreed to, not once it is done.
-    pub fn fail_over(&self) -> Result<u16, ServerError> {
-        let old = self.primary_port()?;
-        // Refused while the last fail-over is not finished, or for as long as a replica has not been heard of.
-        wait::until("the sentinels agree to fail over", HEALTHY_WITHIN, || {
-            let up = self.sentinels.iter().find(|sentinel| sentinel.is_up()).ok_or("no sentinel is up")?;
-            up.command(&["SENTINEL", "FAILOVER", NAME]).map_err(|error| error.to_string())
-        })?;
-        Ok(old)
-    }
-
-    /// Waits until every sentinel that is up names another primary than the one on `old`, and that node agrees; hands
-    /// back its port.
-    pub fn wait_for_new_primary(&self, old: u16, within: Duration) -> Result<u16, ServerError> {
-        wait::until("there is a new primary", within, || {
-            let mut named = Vec::new();
-            for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
-                named.push(primary_by(sentinel).map_err(|error| error.to_string())?);
-            }
-            let new = *named.first().ok_or("no sentinel is up")?;
-            if new == old || named.iter().any(|port| *port != new) {
-                return Err(format!("the sentinels name {named:?}"));
-            }
-            let role = self.node(new).and_then(|node| node.command(&["ROLE"])).map_err(|error| error.to_string())?;
-            if role.starts_with("master") { Ok(new) } else { Err(format!("{new} says: {role}")) }
-        })
-    }
-
     /// Waits until all nodes and sentinels are up and know of each other, as after the start; for instance after a
     /// killed node was restarted.
     pub fn wait_until_healthy(&self) -> Result<(), ServerError> {
         wait::until("the sentinels know of everybody", HEALTHY_WITHIN, || {
             let primary = self.primary_port().map_err(|error| error.to_string())?;
             attached(&self.nodes, primary)?;
-            self.sentinels.iter().try_for_each(knows_everybody)
+            self.sentinels.iter().try_for_each(|sentinel| knows_everybody(sentinel, self.nodes.len() - 1))
         })
     }
 }
@@ -143,16 +119,16 @@ fn attached(nodes: &[Redis], primary: u16) -> Result<(), String> {
     Ok(())
 }
 
-fn knows_everybody(sentinel: &Redis) -> Result<(), String> {
+fn knows_everybody(sentinel: &Redis, replicas: usize) -> Result<(), String> {
     let ask = |words: &[&str]| sentinel.command(words).map_err(|error| error.to_string());
     let primary = ask(&["SENTINEL", "MASTER", NAME])?;
-    let replicas = ask(&["SENTINEL", "REPLICAS", NAME])?;
+    let listed = ask(&["SENTINEL", "REPLICAS", NAME])?;
     let has = |text: &str, name: &str, value: &str| field(text, name).any(|found| found == value);
     let is_well = has(&primary, "flags", "master")
         && has(&primary, "num-other-sentinels", &(SENTINELS - 1).to_string())
-        && field(&replicas, "flags").filter(|flags| *flags == "slave").count() == REPLICAS
-        && field(&replicas, "master-link-status").filter(|status| *status == "ok").count() == REPLICAS;
-    if is_well { Ok(()) } else { Err(format!("the sentinel on {} says: {primary} {replicas}", sentinel.port())) }
+        && field(&listed, "flags").filter(|flags| *flags == "slave").count() == replicas
+        && field(&listed, "master-link-status").filter(|status| *status == "ok").count() == replicas;
+    if is_well { Ok(()) } else { Err(format!("the sentinel on {} says: {primary} {listed}", sentinel.port())) }
 }
 
 /// The values of a field in an answer of names and values, line by line.

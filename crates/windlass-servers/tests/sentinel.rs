@@ -59,3 +59,39 @@ fn slow_sentinels_fail_over_when_told_and_when_the_primary_dies() {
 fn is_primary(node: &Redis) -> bool {
     node.command(&["ROLE"]).unwrap().starts_with("master")
 }
+
+#[test]
+fn slow_failover_to_leaves_the_sentinels_with_the_old_primary() {
+    let sentinel = Sentinel::start_with_replicas(1).unwrap();
+    assert_eq!(sentinel.nodes().len(), 2);
+    sentinel.use_default_intervals();
+    let (old, new) = sentinel.fail_over_without_sentinels().unwrap();
+    assert_ne!(old, new);
+    assert!(is_primary(sentinel.node(new).unwrap()) && !is_primary(sentinel.node(old).unwrap()));
+    assert_eq!(sentinel.primary_port().unwrap(), old, "the sentinels have not read INFO since");
+    sentinel.use_short_intervals();
+    assert_eq!(sentinel.wait_for_new_primary(old, LONG).unwrap(), new);
+    sentinel.wait_until_healthy().unwrap();
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the sentinels publish in real time")]
+fn slow_a_stale_sentinel_keeps_naming_the_old_primary() {
+    let sentinel = Sentinel::start_with_replicas(1).unwrap();
+    let old = sentinel.fail_over().unwrap();
+    let new = sentinel.wait_for_promotion(old, LONG).unwrap();
+    let stale = sentinel.start_stale_sentinel(old).unwrap();
+    assert_eq!(sentinel.wait_for_new_primary(old, LONG).unwrap(), new);
+    // The others do not hear of it either: they would count it.
+    sentinel.wait_until_healthy().unwrap();
+    // sleeps because: the others publish what they know twice a second, and none of it may arrive.
+    std::thread::sleep(Duration::from_secs(2));
+    let named = stale.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).unwrap();
+    assert_eq!(named, format!("127.0.0.1\n{old}"));
+    sentinel.wait_until_healthy().unwrap();
+}
+
+#[test]
+fn a_set_without_replicas_is_refused() {
+    assert!(Sentinel::start_with_replicas(0).is_err());
+}

@@ -42,7 +42,7 @@ impl Bed {
                 let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port())))?;
                 Servers::Proxied(redis, proxy)
             }
-            Ground::Sentinel => Servers::Sentinel(Sentinel::start()?),
+            Ground::Sentinel { replicas } => Servers::Sentinel(Sentinel::start_with_replicas(replicas)?),
             Ground::Cluster => Servers::Cluster(Cluster::start(3, 1)?),
         };
         Ok(Self { servers })

@@ -13,7 +13,7 @@ use windlass_servers::Delay;
 /// How often one round flushes, kills connections or cuts.
 const BEATS: u64 = 25;
 /// How long a new primary may take.
-const FAILOVER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const FAILOVER_WITHIN: Duration = Duration::from_secs(30);
 /// How long a crew may take to work off what is there.
 const DRAIN_MS: u64 = 10_000;
 
@@ -67,6 +67,9 @@ impl Storm {
                 at(&self.bed, |bed| Ok(bed.cluster()?.manual_failover(Bed::slot())?)).await?;
             }
             Fault::SlotMigration => discord = self.migrate().await?,
+            Fault::PlannedOneReplica | Fault::PlannedWaitOne | Fault::PlannedWaitAll | Fault::FailoverTo => {
+                return Err(format!("{} has a storm of its own", self.fault).into());
+            }
         }
         Ok(Struck { back_at: SystemClock.now(), discord })
     }

@@ -40,6 +40,14 @@ pub enum Fault {
     SentinelFailover,
     /// The same with `wait_replicas=1`.
     SentinelFailoverWait,
+    /// Planned failovers of a set with one replica under full load, without `wait_replicas`.
+    PlannedOneReplica,
+    /// Planned failovers of a set with two replicas under full load, with `wait_replicas=1`.
+    PlannedWaitOne,
+    /// The same with `wait_replicas=all`.
+    PlannedWaitAll,
+    /// `FAILOVER TO` is sent to the primary under full load, and the Sentinels find out by themselves.
+    FailoverTo,
     /// The primary of the store's slot is killed.
     ClusterKill,
     /// The same with `wait_replicas=1`.
@@ -56,13 +64,13 @@ pub(super) enum Ground {
     Single,
     AppendOnly { always: bool },
     Proxied,
-    Sentinel,
+    Sentinel { replicas: usize },
     Cluster,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::ScriptFlush,
         Self::ClientKill,
         Self::Neighbours,
@@ -80,6 +88,10 @@ impl Fault {
         Self::SentinelKillWait,
         Self::SentinelFailover,
         Self::SentinelFailoverWait,
+        Self::PlannedOneReplica,
+        Self::PlannedWaitOne,
+        Self::PlannedWaitAll,
+        Self::FailoverTo,
         Self::ClusterKill,
         Self::ClusterKillWait,
         Self::ClusterFailover,
@@ -106,6 +118,10 @@ impl Fault {
             Self::SentinelKillWait => "sentinel-kill-wait",
             Self::SentinelFailover => "sentinel-failover",
             Self::SentinelFailoverWait => "sentinel-failover-wait",
+            Self::PlannedOneReplica => "planned-1-replica",
+            Self::PlannedWaitOne => "planned-2-replicas-wait-1",
+            Self::PlannedWaitAll => "planned-2-replicas-wait-all",
+            Self::FailoverTo => "failover-to",
             Self::ClusterKill => "cluster-kill",
             Self::ClusterKillWait => "cluster-kill-wait",
             Self::ClusterFailover => "cluster-failover",
@@ -119,6 +135,11 @@ impl Fault {
         matches!(self, Self::SentinelKill | Self::SentinelFailover | Self::SentinelFailoverWait | Self::ClusterKill)
     }
 
+    /// Whether the storm is the one of [`planned`](super::planned): failovers that nothing may be lost in, under full load.
+    pub(super) fn is_planned(self) -> bool {
+        matches!(self, Self::PlannedOneReplica | Self::PlannedWaitOne | Self::PlannedWaitAll | Self::FailoverTo)
+    }
+
     pub(super) fn ground(self) -> Ground {
         match self {
             Self::ScriptFlush | Self::ClientKill | Self::Neighbours | Self::Pause | Self::MemoryFull => Ground::Single,
@@ -126,8 +147,10 @@ impl Fault {
             Self::RestartEverysec | Self::Loading | Self::Reconnect => Ground::AppendOnly { always: false },
             Self::Cuts | Self::Swallowed | Self::HalfOpen | Self::SlowLink => Ground::Proxied,
             Self::SentinelKill | Self::SentinelKillWait | Self::SentinelFailover | Self::SentinelFailoverWait => {
-                Ground::Sentinel
+                Ground::Sentinel { replicas: 2 }
             }
+            Self::PlannedOneReplica | Self::FailoverTo => Ground::Sentinel { replicas: 1 },
+            Self::PlannedWaitOne | Self::PlannedWaitAll => Ground::Sentinel { replicas: 2 },
             Self::ClusterKill | Self::ClusterKillWait | Self::ClusterFailover | Self::SlotMigration => Ground::Cluster,
         }
     }
@@ -135,7 +158,10 @@ impl Fault {
     /// What the URL of the store says beyond its servers.
     pub(super) fn options(self) -> &'static str {
         match self {
-            Self::SentinelKillWait | Self::SentinelFailoverWait | Self::ClusterKillWait => "&wait_replicas=1",
+            Self::SentinelKillWait | Self::SentinelFailoverWait | Self::PlannedWaitOne | Self::ClusterKillWait => {
+                "&wait_replicas=1"
+            }
+            Self::PlannedWaitAll => "&wait_replicas=all",
             // Shorter than the replies stay away.
             Self::Swallowed => "&timeout_ms=300",
             // Nothing but this tells that a connection is dead, so whoever needs the five seconds sets it.

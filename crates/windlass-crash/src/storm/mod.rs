@@ -3,11 +3,14 @@
 //! A round lets the crew work, breaks something, waits until the store is back, measures how long the crew takes to claim
 //! again, and recounts every index ([`crate::recount`]). In the end nobody enqueues any more, the rest is worked off, and what
 //! the crew wrote down is compared with what the store has ([`crate::audit()`]).
+//!
+//! Planned failovers have a storm of their own, with full load, runs and wake-ups ([`planned`]).
 
 mod bed;
 mod blows;
 mod crew;
 mod fault;
+mod planned;
 mod table;
 
 pub use fault::Fault;
@@ -39,6 +42,9 @@ pub struct Plan {
 /// Does it.
 pub async fn run(plan: Plan) -> Result<Row> {
     let Plan { fault, rounds, seed } = plan;
+    if fault.is_planned() {
+        return planned::run(plan).await;
+    }
     let began = SystemClock.now();
     let bed = Arc::new(aside(move || Bed::start(fault)).await?);
     let mut crews = vec![Crew::start(&bed.url(PREFIX, fault.options()), fault.workers(), seed)?];
@@ -92,13 +98,14 @@ impl Row {
     fn add(&mut self, outcome: Outcome) {
         let Outcome { findings, miscounted, discord, unanswered } = outcome;
         self.in_discord(&discord);
-        let Findings { jobs, executed, delivered_twice, too_late, lost, double, phantom, faults } = findings;
+        let Findings { jobs, executed, delivered_twice, too_late, lost, double, forgotten, phantom, faults } = findings;
         self.jobs += jobs;
         self.executed += executed;
         self.delivered_twice += delivered_twice;
         self.too_late += too_late;
         self.lost += lost;
         self.double += double;
+        self.forgotten += forgotten;
         self.phantom += phantom;
         self.faults.extend(faults);
         self.miscounted += miscounted;

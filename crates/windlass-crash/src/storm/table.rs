@@ -1,11 +1,18 @@
 //! What a storm came to, as a line of a table.
 
 use super::fault::Fault;
+use super::planned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The longest that workers may take to claim again after the store's return.
 const RECOVERY_MS_MAX: u64 = 5_000;
+/// The longest time that may pass without an acknowledged enqueue.
+const GAP_MS_MAX: u64 = 5_000;
+/// The longest time that an idle worker may take to start a job, three seconds after a failover.
+const WAKE_MS_MAX: u64 = 100;
+/// The lowest number of calls that must be under way when a failover is asked for.
+const IN_FLIGHT_MIN: u64 = 16;
 
 /// What one fault came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +31,22 @@ pub struct Row {
     pub too_late: u64,
     /// Acknowledged jobs or completions that are gone.
     pub lost: u64,
-    /// Jobs with two completions, or with more deliveries than allowed.
+    /// Jobs and nodes of runs with two completions, and jobs with more deliveries than allowed.
     pub double: u64,
+    /// Jobs and nodes of runs that were claimed once more after their completion had been acknowledged.
+    pub forgotten: u64,
+    /// Runs whose start was acknowledged.
+    pub runs: u64,
+    /// Acknowledged runs that are gone, have not ended, or ended with another result than they should have.
+    pub runs_lost: u64,
+    /// The lowest number of calls that were under way when a failover was asked for.
+    pub in_flight: Option<u64>,
+    /// The longest time without an acknowledged enqueue.
+    pub gap_ms: Option<u64>,
+    /// The longest time from an enqueue before a failover to the start of its handler in an idle worker.
+    pub wake_before_ms: Option<u64>,
+    /// The same three seconds after a failover.
+    pub wake_ms: Option<u64>,
     /// Jobs that nobody enqueued.
     pub phantom: u64,
     /// Queues whose counters differ from a recount.
@@ -49,35 +70,60 @@ pub struct Row {
 impl Row {
     /// The head of the table.
     pub const HEAD: &'static str = "\
-| fault | rounds | jobs | lost | double completions | phantoms | index faults | unknown outcomes | turned away | delivered twice | too late | recovery ms | s |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| fault | rounds | jobs | runs | lost | runs lost | forgotten outcomes | double completions | phantoms | index faults | unknown outcomes | turned away | delivered twice | too late | recovery ms | in flight | longest gap ms | wake-up ms before | wake-up ms after | s |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// True when no promise was broken. What a fail-over may cost is not promised; that everything fits together is.
     pub fn is_clean(&self) -> bool {
-        let may_lose = self.fault.parse().is_ok_and(Fault::may_lose);
-        (may_lose || self.lost + self.double == 0)
+        let fault = self.fault.parse::<Fault>();
+        let may_lose = fault.as_ref().is_ok_and(|fault| fault.may_lose());
+        (may_lose || self.lost + self.double + self.forgotten + self.runs_lost == 0)
             && self.phantom + self.miscounted + self.discord == 0
             && self.recovery_ms <= RECOVERY_MS_MAX
+            && (!fault.is_ok_and(Fault::is_planned) || self.meets_bars())
+    }
+
+    /// Whether the load was as high as a storm of planned failovers needs it, and nobody waited too long.
+    fn meets_bars(&self) -> bool {
+        let has_load = self.jobs >= u64::from(self.rounds) * planned::JOBS_PER_ROUND
+            && self.in_flight.is_some_and(|calls| calls >= IN_FLIGHT_MIN)
+            && self.runs > 0;
+        // A machine that is busy with other work delays wake-ups before a failover, too.
+        let wake_ms_max = WAKE_MS_MAX + self.wake_before_ms.unwrap_or(0);
+        has_load
+            && self.gap_ms.is_some_and(|gap_ms| gap_ms <= GAP_MS_MAX)
+            && self.wake_ms.is_some_and(|wake_ms| wake_ms <= wake_ms_max)
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let always = Some;
         let numbers = [
-            u64::from(self.rounds),
-            self.jobs,
-            self.lost,
-            self.double,
-            self.phantom,
-            self.discord + self.miscounted,
-            self.unknown,
-            self.unavailable + self.full,
-            self.delivered_twice,
-            self.too_late,
-            self.recovery_ms,
-            self.seconds,
+            always(u64::from(self.rounds)),
+            always(self.jobs),
+            always(self.runs),
+            always(self.lost),
+            always(self.runs_lost),
+            always(self.forgotten),
+            always(self.double),
+            always(self.phantom),
+            always(self.discord + self.miscounted),
+            always(self.unknown),
+            always(self.unavailable + self.full),
+            always(self.delivered_twice),
+            always(self.too_late),
+            always(self.recovery_ms),
+            self.in_flight,
+            self.gap_ms,
+            self.wake_before_ms,
+            self.wake_ms,
+            always(self.seconds),
         ];
         write!(f, "| {} |", self.fault)?;
-        numbers.iter().try_for_each(|number| write!(f, " {number} |"))
+        numbers.iter().try_for_each(|number| match number {
+            Some(number) => write!(f, " {number} |"),
+            None => write!(f, " - |"),
+        })
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod durable;
+mod failover_wakes;
 mod memory;
 mod recount;
 mod replies;

@@ -26,9 +26,17 @@ const ENTRIES_READ: u64 = 10_000;
 /// How long to go without a look, in case a wake-up gets lost.
 const POLL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(5);
+/// How long an engine waits after the first error of an unavailable store; doubled with every further one.
+const ERROR_PAUSE: Duration = Duration::from_millis(50);
+/// The longest such wait. It is bounded by itself: the poll interval of a worker's engine is a minute.
+const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often a commit whose answer got lost is repeated.
 const TRIES: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+fn error_pause(failures: u32) -> Duration {
+    ERROR_PAUSE.saturating_mul(1 << failures.min(16)).min(ERROR_PAUSE_MAX)
+}
 
 /// Advances runs. Any number of processes may do so at once.
 pub struct Engine {
@@ -69,7 +77,8 @@ impl Engine {
     /// Advances runs until `stop` returns. A store that is away is waited for.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
-        let mut failing = false;
+        // Errors of an unavailable store since its last answer.
+        let mut failures = 0_u32;
         let mut claimed = self.claim(None).await;
         loop {
             let stopped = futures::poll!(&mut stop).is_ready();
@@ -79,7 +88,7 @@ impl Engine {
                     let (advanced, next) = self.advance_all(found, !stopped).await;
                     match (advanced, next) {
                         (Ok(()), Some(next)) => {
-                            failing = false;
+                            failures = 0;
                             claimed = next;
                             continue;
                         }
@@ -100,16 +109,17 @@ impl Engine {
             let rest = async {
                 match found {
                     Ok(nothing) => {
-                        failing = false;
+                        failures = 0;
                         let time = rest(&nothing, self.poll);
                         // Whatever it says, the next look tells.
                         drop(tokio::time::timeout(time, self.store.wait(WaitFor::Runs(nothing.mark))).await);
                     }
                     Err(error) if error.is_retryable() => {
-                        if !std::mem::replace(&mut failing, true) {
+                        if failures == 0 {
                             tracing::warn!(%error, "runs cannot be advanced; it is tried again");
                         }
-                        tokio::time::sleep(self.poll).await;
+                        tokio::time::sleep(error_pause(failures).min(self.poll)).await;
+                        failures = failures.saturating_add(1);
                     }
                     Err(error) => {
                         tracing::error!(%error, "runs cannot be advanced");

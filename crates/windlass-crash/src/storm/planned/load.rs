@@ -1,0 +1,222 @@
+//! The load: callers that enqueue, workers, runs, and idle workers. Callers and workers have several store handles, as
+//! separate processes have.
+
+use super::meter::Meter;
+use super::runs::{NODES, RunFindings, RunLedger, audit_runs, open_runs, start_runs};
+use super::wake::IdleWorkers;
+use super::worker::Worker;
+use crate::audit::audit;
+use crate::child::{Dice, open, pass_ms, queue};
+use crate::enqueuer::{accept, job};
+use crate::hand::Hand;
+use crate::ledger::{Book, Entry, Ledger};
+use crate::parent::{counts, miscounted, stored_jobs, waiting};
+use crate::recount::{Raw, recount};
+use crate::storm::bed::PREFIX;
+use crate::storm::crew::Outcome;
+use crate::watch::Watch;
+use crate::{Error, Result};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use windlass_core::id::Ids;
+use windlass_core::name::QueueName;
+use windlass_core::random::StrongRandom;
+use windlass_core::store::{QueueSettings, Retention, RetentionRule, Setting, Store};
+use windlass_core::time::{Clock, SystemClock, Timestamp};
+
+/// Store handles of callers.
+const HANDLES: u32 = 4;
+/// Callers of one handle that enqueue one job at a time.
+const SINGLE_CALLERS: u32 = 5;
+/// Jobs of one call of the others; there is one such caller for each handle.
+const BATCH: u64 = 8;
+/// Workers, each with a handle of its own.
+const WORKERS: u32 = 4;
+/// Tasks that start runs, each with a handle of its own.
+const RUN_STARTERS: u32 = 2;
+/// How long a caller waits between two calls when it is not at full speed.
+const PACE_MS: u64 = 50;
+/// How long the load may take for one step of the storm, on a machine that is busy with other work.
+const STEP_MS_MAX: u64 = 90_000;
+/// After so long without a completion nothing more will be: longer than any lease.
+const STUCK_MS: u64 = 15_000;
+
+/// What became of the load's work.
+pub(super) struct LoadOutcome {
+    pub(super) jobs: Outcome,
+    pub(super) runs: RunFindings,
+    pub(super) gap_ms: u64,
+}
+
+pub(super) struct Load {
+    url: String,
+    store: Arc<dyn Store>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) meter: Arc<Meter>,
+    runs: Arc<RunLedger>,
+    book: Book,
+    callers: JoinSet<Result<()>>,
+    workers: JoinSet<Result<()>>,
+    pub(super) idle: IdleWorkers,
+}
+
+impl Load {
+    pub(super) async fn start(url: &str, seed: u64) -> Result<Self> {
+        let store = open(Path::new(PREFIX), Some(url))?;
+        keep_everything(store.as_ref()).await?;
+        let mut load = Self {
+            url: url.to_owned(),
+            store,
+            watch: Arc::default(),
+            meter: Arc::default(),
+            runs: Arc::default(),
+            book: Book::default(),
+            callers: JoinSet::new(),
+            workers: JoinSet::new(),
+            idle: IdleWorkers::start(url)?,
+        };
+        let seeds = Dice::new(seed);
+        for at in 0..WORKERS {
+            let hand = load.hand(format!("worker-{at}"), open(Path::new(PREFIX), Some(url))?, seeds.seed());
+            let worker = Worker { hand, meter: Arc::clone(&load.meter), runs: Arc::clone(&load.runs) };
+            load.workers.spawn(worker.work());
+        }
+        for at in 0..RUN_STARTERS {
+            let hand = load.hand(format!("starter-{at}"), open(Path::new(PREFIX), Some(url))?, seeds.seed());
+            load.callers.spawn(start_runs(hand, Arc::clone(&load.meter), Arc::clone(&load.runs)));
+        }
+        for handle in 0..HANDLES {
+            let store = open(Path::new(PREFIX), Some(url))?;
+            for at in 0..=SINGLE_CALLERS {
+                let hand = load.hand(format!("caller-{handle}-{at}"), Arc::clone(&store), seeds.seed());
+                let batch = if at == SINGLE_CALLERS { BATCH } else { 1 };
+                load.callers.spawn(enqueue(hand, Arc::clone(&load.meter), batch));
+            }
+        }
+        Ok(load)
+    }
+
+    fn hand(&self, name: String, store: Arc<dyn Store>, seed: u64) -> Hand {
+        Hand {
+            name,
+            store,
+            ledger: Ledger::Shared(Arc::clone(&self.book)),
+            dice: Dice::new(seed),
+            bug: None,
+            watch: Arc::clone(&self.watch),
+            idle_ms: 0,
+        }
+    }
+
+    /// No caller or worker ends by itself.
+    fn check(&mut self) -> Result<()> {
+        for set in [&mut self.callers, &mut self.workers] {
+            if let Some(ended) = set.try_join_next() {
+                let error = ended.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.err()));
+                return Err(format!("a caller or worker has ended by itself: {error}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until so many jobs are acknowledged since the start of the load.
+    pub(super) async fn acknowledged(&mut self, jobs: u64) -> Result<()> {
+        let end = SystemClock.now().plus_ms(STEP_MS_MAX);
+        while self.meter.acknowledged() < jobs {
+            self.check()?;
+            if SystemClock.now() >= end {
+                return Err(self.stuck("the callers get no acknowledgements"));
+            }
+            pass_ms(2).await;
+        }
+        Ok(())
+    }
+
+    /// How long it takes after `since` until a claim of each worker is answered.
+    pub(super) async fn recovery_ms(&mut self, since: Timestamp) -> Result<u64> {
+        let end = since.plus_ms(STEP_MS_MAX);
+        loop {
+            self.check()?;
+            if let Some(at) = self.watch.all_claimed_since(since) {
+                return Ok(at.ms_since(since));
+            }
+            if SystemClock.now() >= end {
+                return Err(self.stuck("not every worker claims again"));
+            }
+            pass_ms(2).await;
+        }
+    }
+
+    fn stuck(&self, what: &str) -> Error {
+        format!("{what} after {STEP_MS_MAX} ms; the last error is: {}", self.watch.last_error()).into()
+    }
+
+    /// Stops the callers, lets the workers do the rest, stops them, and compares the ledgers with the store.
+    pub(super) async fn finish(mut self) -> Result<LoadOutcome> {
+        let gap_ms = self.meter.gap_ms();
+        self.callers.shutdown().await;
+        self.drain().await?;
+        self.idle.stop().await?;
+        self.workers.shutdown().await;
+        let store = self.store;
+        let stored = stored_jobs(store.as_ref()).await?;
+        let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
+        let runs = audit_runs(Arc::clone(&store), &self.runs).await?;
+        let discord = recount(&Raw::read(&self.url).await?);
+        let findings = audit(&self.book.lock(), &stored);
+        let jobs = Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() };
+        Ok(LoadOutcome { jobs, runs, gap_ms })
+    }
+
+    /// Waits until nothing is left to do, or until nothing is done any more.
+    async fn drain(&mut self) -> Result<()> {
+        let (mut completed, mut since) = (self.meter.completed(), SystemClock.now());
+        loop {
+            self.check()?;
+            let open = match (counts(self.store.as_ref()).await, open_runs(self.store.as_ref()).await) {
+                (Ok(counts), Ok(runs)) => Some((waiting(&counts), runs)),
+                _ => None,
+            };
+            if open == Some((0, 0)) {
+                return Ok(());
+            }
+            let now = SystemClock.now();
+            if self.meter.completed() != completed {
+                (completed, since) = (self.meter.completed(), now);
+            }
+            if now.ms_since(since) > STUCK_MS {
+                return Ok(());
+            }
+            pass_ms(20).await;
+        }
+    }
+}
+
+/// The audit needs every job, and real workers remove what retention lets go.
+async fn keep_everything(store: &dyn Store) -> Result<()> {
+    let all = RetentionRule::default();
+    let retention = Retention { succeeded: all, failed: all, cancelled: all };
+    for queue in [queue()?, QueueName::new(NODES)?] {
+        let settings = QueueSettings { retention, ..QueueSettings::default() };
+        store.configure(Setting::Queue { queue, settings }).await?;
+    }
+    Ok(())
+}
+
+/// Enqueues until it is aborted; an answer that got lost is asked for again with the same jobs.
+async fn enqueue(mut hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
+    let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
+    loop {
+        if meter.is_paced() {
+            pass_ms(PACE_MS).await;
+        }
+        let jobs = (0..batch).map(|_| job(&ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
+        let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
+        let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
+        hand.ledger.note(&intended)?;
+        meter.in_flight(accept(&hand, jobs)).await?;
+        hand.ledger.note(&acknowledged)?;
+        meter.acknowledge(batch);
+    }
+}

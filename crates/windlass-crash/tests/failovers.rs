@@ -1,0 +1,13 @@
+//! Planned failovers of a Redis primary under full load, a short version of `cargo xtask crash storm`.
+
+#![allow(clippy::unwrap_used, reason = "a failed check is a panic")]
+
+use windlass_crash::storm::{Fault, Plan, Row, run};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_planned_failovers_lose_nothing_that_was_acknowledged() {
+    let row = run(Plan { fault: Fault::PlannedOneReplica, rounds: 2, seed: 20_261_118 }).await.unwrap();
+    println!("{}\n{row}", Row::HEAD);
+    assert_eq!((row.lost, row.runs_lost, row.forgotten, row.double), (0, 0, 0, 0), "{row:#?}");
+    assert!(row.is_clean(), "{row:#?}");
+}
