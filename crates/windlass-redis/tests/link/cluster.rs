@@ -21,11 +21,21 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let nodes: Vec<Server> =
-            (0..3).map(|_| Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"])).collect();
+        Self::start_with(0)
+    }
+
+    /// Three primaries, each with so many replicas.
+    fn start_with(replicas: usize) -> Self {
+        let count = 3 * (1 + replicas);
+        let node = || Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+        let nodes: Vec<Server> = (0..count).map(|_| node()).collect();
         let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
-        let made =
-            Program::new("redis-cli").args(["--cluster", "create"]).args(&addresses).arg("--cluster-yes").output();
+        let made = Program::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(&addresses)
+            .arg("--cluster-yes")
+            .args(["--cluster-replicas", &replicas.to_string()])
+            .output();
         let made = made.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
         let cluster = Self { nodes };
@@ -140,4 +150,49 @@ async fn a_server_without_a_cluster_is_refused() {
     let url = format!("redis+cluster://127.0.0.1:{}", server.port);
     let error = incr(&Link::open(Options::from_url(&url).unwrap(), &SCRIPTS).unwrap(), "windlass").await.unwrap_err();
     assert!(matches!(&error, Error::Incompatible { what } if what.contains("redis://")), "{error:?}");
+}
+
+/// A node that has not heard of a failover names an owner that is dead. The other nodes are asked, too.
+#[tokio::test]
+async fn slow_a_node_that_names_a_dead_owner_does_not_keep_the_store_from_its_slot() {
+    let mut cluster = Cluster::start_with(1);
+    let prefix = "windlass";
+    let owner = cluster.owner(slot_of(prefix));
+    let id = |node: &Server| node.cli(&["CLUSTER", "MYID"]);
+    let owner_id = id(&cluster.nodes[owner]);
+    let is_replica =
+        |node: &Server, line: &str| line.starts_with(&id(node)) && line.contains(&format!("slave {owner_id} "));
+    let replica = (0..6).find(|n| {
+        let node = &cluster.nodes[*n];
+        node.cli(&["CLUSTER", "NODES"]).lines().any(|line| is_replica(node, line))
+    });
+    let replica = replica.expect("the owner has a replica");
+    let others: Vec<usize> = (0..6).filter(|n| *n != owner && *n != replica).collect();
+    let link = Link::open(Options::from_url(&cluster.url(others[0], prefix)).unwrap(), &SCRIPTS).unwrap();
+    assert_eq!(incr(&link, prefix).await, Ok(Value::Int(1)));
+    crate::server::wait_until("the replica has the change", || {
+        cluster.nodes[replica].cli(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    // For a minute this node takes no notice of the replica, and so not of its promotion.
+    let outdated = others[0];
+    let replica_id = id(&cluster.nodes[replica]);
+    assert_eq!(cluster.nodes[outdated].cli(&["CLUSTER", "FORGET", &replica_id]), "OK");
+    cluster.nodes[owner].kill();
+    assert_eq!(cluster.nodes[replica].cli(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "OK");
+    let current = *others.iter().find(|n| **n != outdated).unwrap();
+    let slots = |n: usize| cluster.nodes[n].cli(&["CLUSTER", "SLOTS"]);
+    let dead_port = cluster.nodes[owner].port.to_string();
+    crate::server::wait_until("another node names the new owner", || !slots(current).contains(&dead_port));
+    let [outdated_port, current_port] = [outdated, current].map(|n| cluster.nodes[n].port);
+    let url = format!("redis+cluster://127.0.0.1:{outdated_port},127.0.0.1:{current_port}?prefix={prefix}");
+    for round in 0..10 {
+        let link = Link::open(Options::from_url(&url).unwrap(), &SCRIPTS).unwrap();
+        assert!(incr(&link, prefix).await.is_ok(), "round {round}");
+    }
+    assert!(slots(outdated).contains(&dead_port), "the node is no longer outdated, so this shows nothing");
+    // One that was open before finds it, too: of the nodes in its URL none has the right answer.
+    let until = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = incr(&link, prefix).await {
+        assert!(error.is_retryable() && Instant::now() < until, "{error:?}");
+    }
 }

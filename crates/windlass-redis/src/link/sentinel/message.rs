@@ -69,8 +69,8 @@ impl Announcement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replica {
     pub(super) node: Node,
-    /// It says itself that it is a primary: either it was just promoted, or it was just replaced.
-    pub(super) claims_primary: bool,
+    /// Its link to its primary works, as far as the Sentinel has heard.
+    pub(super) is_attached: bool,
 }
 
 /// One Sentinel's description of the service.
@@ -132,8 +132,8 @@ fn instances(value: &Value) -> Vec<Value> {
 
 fn up(replica: &Value) -> Option<Replica> {
     let is_down = has_flag(replica, "s_down") || has_flag(replica, "o_down");
-    let claims_primary = field(replica, "role-reported").is_some_and(|role| role == "master");
-    (!is_down).then_some(Replica { node: address(replica)?, claims_primary })
+    let is_attached = field(replica, "master-link-status").is_some_and(|status| status == "ok");
+    (!is_down).then_some(Replica { node: address(replica)?, is_attached })
 }
 
 fn has_flag(instance: &Value, flag: &str) -> bool {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_sentinel_describes_the_service() {
         let calm = report("master", &["slave", "slave,s_down", "slave,disconnected,o_down"], 1);
-        let up = Replica { node: Node::new("h", 2), claims_primary: false };
+        let up = Replica { node: Node::new("h", 2), is_attached: false };
         assert_eq!((calm.epoch, calm.replicas_up, calm.is_promoting), (Some(3), Some(vec![up]), false));
         assert_eq!((calm.id.as_deref(), calm.others), (Some("a"), vec![("b".to_owned(), Node::new("s", 9))]));
         // From the selection of a replica until the Sentinel has seen its promotion.

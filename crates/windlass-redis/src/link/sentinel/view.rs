@@ -230,13 +230,14 @@ impl View {
         named.into_iter().map(|(_, _, node)| node.clone()).collect()
     }
 
-    /// How many replicas a change must reach so that each node that could be promoted has it. The primary that was just
-    /// replaced cannot confirm anything before it follows the new one; until then it is not counted.
+    /// How many replicas a change must reach so that each node that could be promoted has it. A replica without a link to
+    /// the primary counts, because it may be the one that was just promoted. The primary that was just replaced does not
+    /// count before it is attached to the new one: it will copy everything then.
     pub(super) fn replicas_up(&self) -> Option<u32> {
         let count = |report: &Report| -> Option<usize> {
             let up = report.replicas_up.as_ref()?;
             let is_replaced = |node: &Node| self.previous.as_ref() == Some(node);
-            Some(up.iter().filter(|one| !(one.claims_primary && is_replaced(&one.node))).count())
+            Some(up.iter().filter(|one| one.is_attached || !is_replaced(&one.node)).count())
         };
         // The highest count: a Sentinel that cannot reach a replica counts one less than it should.
         self.reports().filter_map(count).max().and_then(|most| u32::try_from(most).ok())
@@ -404,18 +405,18 @@ mod tests {
         let now = start();
         let mut view = view(now);
         assert_eq!(view.replicas_up(), None);
-        let up = |port, claims_primary| Replica { node: node(port), claims_primary };
+        let up = |port, is_attached| Replica { node: node(port), is_attached };
         let with = |replicas: &[Replica], report: Report| Ok(Report { replicas_up: Some(replicas.to_vec()), ..report });
-        let _ = view.answer(&node(91), 0, with(&[up(2, false)], report(1, 5)), now);
+        let _ = view.answer(&node(91), 0, with(&[up(2, true)], report(1, 5)), now);
         // One that was just promoted counts until its promotion is announced: it does not confirm any more.
-        let _ = view.answer(&node(92), 0, with(&[up(2, true), up(3, false)], report(1, 5)), now);
+        let _ = view.answer(&node(92), 0, with(&[up(2, false), up(3, true)], report(1, 5)), now);
         assert_eq!(view.replicas_up(), Some(2));
         // The old primary does not follow the new one yet.
         for port in 91..=93 {
-            let _ = view.answer(&node(port), 0, with(&[up(1, true), up(3, false)], report(2, 6)), now);
+            let _ = view.answer(&node(port), 0, with(&[up(1, false), up(3, true)], report(2, 6)), now);
         }
         assert_eq!(view.replicas_up(), Some(1));
-        let _ = view.answer(&node(91), 0, with(&[up(1, false), up(3, false)], report(2, 6)), now);
+        let _ = view.answer(&node(91), 0, with(&[up(1, true), up(3, false)], report(2, 6)), now);
         assert_eq!(view.replicas_up(), Some(2));
     }
 
