@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Groups(commands::groups::Groups),
     Workers(commands::workers::Workers),
     #[command(subcommand)]
+    Feed(commands::feed::Feed),
+    #[command(subcommand)]
     Schedules(commands::schedules::Schedules),
     Lint(commands::lint::Lint),
     Plan(commands::plan::Plan),

@@ -427,3 +427,26 @@ fn schedules_from_add_to_remove() {
     scene.run(&["schedules", "remove", "short", "--yes"]).ok().shows(&["is removed"]);
     assert!(scene.run(&["schedules", "list"]).ok().err.contains("no schedules"));
 }
+
+#[test]
+fn the_length_of_the_feed_is_shown_and_set() {
+    let scene = Scene::new();
+    // A store that is not there is not made.
+    scene.run(&["feed", "show"]).fails(3, &["jobs.db"]);
+    scene.run(&["feed", "set", "--events", "5000"]).fails(3, &["jobs.db"]);
+    scene.enqueue(&["mail", "welcome"]);
+    scene.run(&["feed", "show"]).ok().shows(&["keeps at least 100000 events", "the last entry is 1"]);
+    scene.run(&["feed", "set", "--events", "5000"]).ok().shows(&["keeps at least 5000 events, before: 100000"]);
+    let set = scene.run(&["feed", "set", "--events", "6000", "--json"]).ok().one();
+    assert_eq!(set, json!({ "events": 6_000, "before": 5_000 }));
+    assert_eq!(scene.run(&["feed", "show", "--json"]).ok().one(), json!({ "events": 6_000, "end": 1 }));
+    scene.run(&["doctor"]).shows(&["feed events 6000"]);
+    for events in ["0", "999"] {
+        scene.run(&["feed", "set", "--events", events]).fails(2, &["feed_events", "give 1000 to 10000000"]);
+    }
+    scene.run(&["feed", "set", "--events", "10000001"]).fails(2, &["feed_events", "at most 10000000"]);
+    for events in ["-1", "many", ""] {
+        scene.run(&["feed", "set", "--events", events]).fails(2, &["--events"]);
+    }
+    assert_eq!(scene.run(&["feed", "show", "--json"]).ok().one()["events"], 6_000, "nothing was changed");
+}

@@ -128,7 +128,10 @@ fn a_server_that_evicts_is_refused_and_told_what_to_change() {
     let (scene, url) = (Scene::new(), server.url());
     let (code, all) = doctor(&scene, &url);
     assert_eq!(code, 1);
-    hints(finds(&all, "error", "eviction", "allkeys-lru; a store refuses to start"), "maxmemory-policy noeviction");
+    let refused = finds(&all, "error", "eviction", "a store refuses to start");
+    hints(refused, "CONFIG SET maxmemory-policy noeviction");
+    finds(&all, "error", "eviction", "maxmemory-policy is allkeys-lru");
+    finds(&all, "error", "eviction", "lose all jobs, runs or schedules at once");
     finds(&all, "ok", "memory", "of 100 MiB used");
     run(&scene, &url, &["jobs", "list"]).fails(3, &["maxmemory-policy is allkeys-lru", "windlass doctor"]);
 

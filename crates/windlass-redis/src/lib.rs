@@ -3,6 +3,7 @@
 mod directory;
 pub mod doctor;
 mod error;
+mod eviction;
 mod keys;
 pub mod link;
 pub mod options;

@@ -146,6 +146,7 @@ scripts! {
     due_schedules: Reads [] [],
     fire: Writes [] [CREATE],
     read_feed: Reads [] [],
+    set_feed_events: Finishes [] [],
     create_runs: Writes [] [CREATE, STEPS],
     claim_runs: Finishes [] [REGISTER],
     commit_runs: Finishes [] [CREATE, STEPS],

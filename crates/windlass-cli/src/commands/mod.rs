@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod enqueue;
 pub(crate) mod explain;
 mod explain_run;
+pub(crate) mod feed;
 pub(crate) mod groups;
 pub(crate) mod jobs;
 pub(crate) mod lint;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure
         Command::Schema(schema) => schema.run(app),
         Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await,
         Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await,
+        Command::Feed(feed) => unless_interrupted(app, feed.run(app)).await,
         Command::Groups(groups) => unless_interrupted(app, groups.run(app)).await,
         Command::Jobs(jobs) => unless_interrupted(app, jobs.run(app)).await,
         Command::Queues(queues) => unless_interrupted(app, queues.run(app)).await,

@@ -12,8 +12,8 @@ use windlass_core::name::{Kind, ScheduleName};
 use windlass_core::payload::Payload;
 use windlass_core::schedule::{Rule, Schedule};
 use windlass_core::store::{
-    Change, ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedEntry, FeedEvent, FeedRequest, Fire, Setting,
-    SweepKind, Transition,
+    Change, ChangeManyOp, ChangeOp, EnqueueRequest, FEED_EVENTS_DEFAULT, FEED_EVENTS_MAX, FEED_EVENTS_MIN, FeedCursor,
+    FeedEntry, FeedEvent, FeedRequest, Fire, Setting, SweepKind, Transition,
 };
 
 cases!("feed":
@@ -30,6 +30,12 @@ cases!("feed":
     slow_a_cursor_that_is_too_old_is_told_of_the_gap,
     a_cursor_from_the_future_is_refused,
     the_end_of_an_empty_feed_is_zero,
+    the_length_is_100_000_until_it_is_set_and_holds_for_every_handle,
+    a_length_that_is_out_of_range_is_refused,
+    setting_the_length_is_no_entry_and_loses_nothing_that_is_within_it,
+    a_feed_that_is_set_shorter_forgets_the_oldest_entries,
+    a_short_feed_keeps_its_length_and_tells_older_cursors_of_the_gap,
+    slow_a_longer_feed_keeps_more,
 );
 
 fn transitions(entries: &[FeedEntry]) -> Vec<Transition> {
@@ -309,4 +315,125 @@ async fn the_end_of_an_empty_feed_is_zero(ctx: Ctx) {
     assert_eq!(ctx.feed_end().await, FeedCursor(0));
     let page = ctx.store.read_feed(FeedRequest { after: Some(FeedCursor(0)), max: 10 }).await.unwrap();
     assert_eq!((page.gap, page.entries.len(), page.next), (false, 0, FeedCursor(0)));
+}
+
+/// Makes `entries` entries of 20 events each.
+async fn add_entries(ctx: &Ctx, entries: usize) {
+    for _ in 0..entries {
+        ctx.enqueue_plain("q", 20).await;
+    }
+}
+
+/// Adds events to the feed, 10,000 to an entry.
+async fn add_changes(ctx: &Ctx, entries: i16) {
+    let id = ctx.enqueue(ctx.job("q", "work").due(Due::DelayMs(3_600_000))).await.id();
+    for round in 0..entries {
+        let change = |n: i16| Change { id, op: ChangeOp::Reprioritise(n % 100 + round) };
+        let answers = ctx.store.change((0..10_000).map(change).collect()).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+    }
+}
+
+async fn is_gap(ctx: &Ctx, after: FeedCursor) -> bool {
+    ctx.store.read_feed(FeedRequest { after: Some(after), max: 1 }).await.unwrap().gap
+}
+
+/// The oldest cursor from which the feed can be read on, and how many events come after it.
+async fn kept(ctx: &Ctx) -> (FeedCursor, usize) {
+    let (mut low, mut high) = (0, ctx.feed_end().await.0);
+    while low < high {
+        let middle = low.midpoint(high);
+        if is_gap(ctx, FeedCursor(middle)).await {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let entries = ctx.feed_after(FeedCursor(low)).await;
+    (FeedCursor(low), entries.iter().map(|entry| entry.events.len()).sum())
+}
+
+async fn the_length_is_100_000_until_it_is_set_and_holds_for_every_handle(ctx: Ctx) {
+    let detail = async || {
+        let info = ctx.store.info().await.unwrap();
+        info.details.into_iter().find(|(name, _)| name == "feed events").map(|(_, value)| value)
+    };
+    assert_eq!(FEED_EVENTS_DEFAULT, 100_000);
+    assert_eq!(ctx.store.feed_events().await.unwrap(), 100_000);
+    assert_eq!(detail().await.as_deref(), Some("100000"));
+    let other = ctx.handles(2).await.remove(1);
+    for events in [FEED_EVENTS_MIN, FEED_EVENTS_MAX, 5_000] {
+        ctx.store.set_feed_events(events).await.unwrap();
+        assert_eq!(ctx.store.feed_events().await.unwrap(), events);
+        assert_eq!(other.feed_events().await.unwrap(), events, "another process has the same length");
+        assert_eq!(detail().await, Some(events.to_string()));
+    }
+    other.set_feed_events(2_000).await.unwrap();
+    assert_eq!(ctx.store.feed_events().await.unwrap(), 2_000, "the last one that was set counts");
+}
+
+async fn a_length_that_is_out_of_range_is_refused(ctx: Ctx) {
+    ctx.store.set_feed_events(7_000).await.unwrap();
+    for events in [0, 1, FEED_EVENTS_MIN - 1] {
+        let refused = ctx.store.set_feed_events(events).await;
+        assert!(matches!(&refused, Err(Error::Invalid { field, .. }) if field == "feed_events"), "{refused:?}");
+    }
+    for events in [FEED_EVENTS_MAX + 1, u64::MAX] {
+        let refused = ctx.store.set_feed_events(events).await;
+        assert!(matches!(refused, Err(Error::Limit { max: FEED_EVENTS_MAX, .. })), "{refused:?}");
+    }
+    assert_eq!(ctx.store.feed_events().await.unwrap(), 7_000, "nothing was changed");
+}
+
+async fn setting_the_length_is_no_entry_and_loses_nothing_that_is_within_it(ctx: Ctx) {
+    for _ in 0..3 {
+        ctx.enqueue_plain("q", 400).await;
+    }
+    let end = ctx.feed_end().await;
+    ctx.store.set_feed_events(1_000).await.unwrap();
+    assert_eq!(ctx.feed_end().await, end);
+    // The oldest entry is needed: without it 800 events would be left.
+    assert_eq!(kept(&ctx).await, (FeedCursor(0), 1_200));
+    ctx.enqueue_plain("q", 199).await;
+    assert_eq!(kept(&ctx).await, (FeedCursor(0), 1_399));
+    ctx.enqueue_plain("q", 1).await;
+    let (oldest, events) = kept(&ctx).await;
+    assert!(events == 1_000 || events == 1_400, "{events} events after {oldest:?}");
+}
+
+async fn a_feed_that_is_set_shorter_forgets_the_oldest_entries(ctx: Ctx) {
+    add_entries(&ctx, 150).await;
+    assert_eq!(kept(&ctx).await, (FeedCursor(0), 3_000));
+    ctx.store.set_feed_events(1_010).await.unwrap();
+    // Some stores forget when the length is set, others with the next step.
+    add_entries(&ctx, 1).await;
+    let (oldest, events) = kept(&ctx).await;
+    assert!((1_010..=1_040).contains(&events), "{events} events after {oldest:?}");
+    assert_eq!(ctx.feed_end().await.0 - oldest.0, events as u64 / 20, "no entry is missing among those that stay");
+    for forgotten in [0, oldest.0 - 1] {
+        assert!(is_gap(&ctx, FeedCursor(forgotten)).await, "{forgotten}");
+    }
+}
+
+async fn a_short_feed_keeps_its_length_and_tells_older_cursors_of_the_gap(ctx: Ctx) {
+    ctx.store.set_feed_events(1_000).await.unwrap();
+    for round in 0..12 {
+        ctx.enqueue_plain("q", 900).await;
+        ctx.enqueue_plain("q", 1).await;
+        let (oldest, events) = kept(&ctx).await;
+        assert!(events >= 1_000.min(901 * (round + 1)), "{events} events after {oldest:?}");
+        assert!(events <= 1_000 + 900 + 5_000, "{events} events after {oldest:?}");
+    }
+    let page = ctx.store.read_feed(FeedRequest { after: Some(FeedCursor(0)), max: 10 }).await.unwrap();
+    assert_eq!((page.gap, page.entries.len(), page.next), (true, 0, ctx.feed_end().await));
+}
+
+async fn slow_a_longer_feed_keeps_more(ctx: Ctx) {
+    ctx.store.set_feed_events(115_000).await.unwrap();
+    add_changes(&ctx, 11).await;
+    assert_eq!(kept(&ctx).await, (FeedCursor(0), 110_001), "the default would keep about 100,000");
+    ctx.store.set_feed_events(20_000).await.unwrap();
+    add_changes(&ctx, 1).await;
+    let (_, events) = kept(&ctx).await;
+    assert!((20_000..=40_001).contains(&events), "{events}");
 }

@@ -144,6 +144,8 @@ contract! {
     }
     Feed {
         ReadFeed = read_feed(request: FeedRequest) -> FeedPage;
+        SetFeedEvents = set_feed_events(events: u64) -> ();
+        FeedEvents = feed_events() -> u64;
     }
     Store {
         Info = info() -> StoreInfo;

@@ -59,6 +59,10 @@ pub(crate) enum Answer {
         failed: usize,
     },
     Feed(Vec<(Timestamp, FeedEvent)>),
+    FeedEvents {
+        set: Result<()>,
+        now: u64,
+    },
     Now(Timestamp),
 }
 

@@ -235,6 +235,10 @@ pub(crate) enum Op {
         from: FeedFrom,
         max: u32,
     },
+    /// Sets the length of the feed, and asks for it.
+    FeedEvents {
+        set: u64,
+    },
     Info,
     Now,
     Wait(WaitPlan),

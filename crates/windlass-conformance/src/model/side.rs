@@ -288,6 +288,10 @@ impl Side {
                 Answer::Ticked { handled: ticked.handled, jobs: ticked.jobs, failed: ticked.failed.len() }
             }
             Op::ReadFeed { from, max } => Answer::Feed(self.read_feed(*from, *max).await?),
+            Op::FeedEvents { set } => {
+                let set = store.set_feed_events(*set).await.map_err(plain_error);
+                Answer::FeedEvents { set, now: store.feed_events().await? }
+            }
             Op::Info => {
                 store.info().await?;
                 Answer::Nothing

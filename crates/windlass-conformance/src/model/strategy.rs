@@ -86,6 +86,7 @@ fn cold_op() -> impl Strategy<Value = Op> {
         1 => (0u32..=2).prop_map(|max| Op::DueSchedules { max }),
         2 => (select(vec![FeedFrom::Beginning, FeedFrom::End, FeedFrom::Beyond]), select(vec![0u32, 1, 100]))
             .prop_map(|(from, max)| Op::ReadFeed { from, max }),
+        1 => select(vec![999u64, 1_000, 5_000, u64::MAX]).prop_map(|set| Op::FeedEvents { set }),
         1 => Just(Op::Info),
         1 => Just(Op::Now),
         1 => prop_oneof![

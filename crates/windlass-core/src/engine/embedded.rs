@@ -17,7 +17,7 @@ use crate::store::{
     JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun,
     QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
     RunCreated, RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store,
-    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus, check_batch,
+    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus, check_batch, check_feed_events,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -238,13 +238,24 @@ impl<H: Host> Feed for H {
     async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage> {
         self.read(move |step| step.read_feed(request)).await
     }
+
+    async fn set_feed_events(&self, events: u64) -> Result<()> {
+        check_feed_events(events)?;
+        self.write(move |step| step.set_feed_events(events)).await
+    }
+
+    async fn feed_events(&self) -> Result<u64> {
+        self.read(|step| step.feed_events()).await
+    }
 }
 
 #[async_trait]
 impl<H: Host> Store for H {
     async fn info(&self) -> Result<StoreInfo> {
         self.signals().check_open()?;
-        self.describe().await
+        let info = self.describe().await?;
+        let events = self.read(|step| step.feed_events()).await?;
+        Ok(info.with_feed_events(events))
     }
 
     async fn now(&self) -> Result<Timestamp> {

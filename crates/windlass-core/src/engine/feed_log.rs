@@ -6,9 +6,23 @@ use crate::error::{Error, Result};
 use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
 use crate::name::QueueName;
-use crate::store::{FeedCursor, FeedEvent, FeedPage, FeedRequest, RunChange, RunState, Transition};
+use crate::store::{
+    FEED_EVENTS_DEFAULT, FeedCursor, FeedEvent, FeedPage, FeedRequest, RunChange, RunState, Transition,
+    check_feed_events,
+};
 
 impl<T: Tables> Step<'_, T> {
+    /// See [`Feed::set_feed_events`](crate::store::Feed::set_feed_events).
+    pub fn set_feed_events(&mut self, events: u64) -> Result<()> {
+        check_feed_events(events)?;
+        self.tables.set_feed_events(events)
+    }
+
+    /// See [`Feed::feed_events`](crate::store::Feed::feed_events).
+    pub fn feed_events(&mut self) -> Result<u64> {
+        Ok(self.tables.feed_events()?.unwrap_or(FEED_EVENTS_DEFAULT))
+    }
+
     /// See [`Feed::read_feed`](crate::store::Feed::read_feed).
     pub fn read_feed(&mut self, request: FeedRequest) -> Result<FeedPage> {
         request.check()?;

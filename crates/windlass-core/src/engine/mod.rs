@@ -51,8 +51,9 @@ pub use runs::{PreparedCommit, PreparedRun};
 pub use signals::Signals;
 pub use tables::{Position, RunTables, RunWalk, Tables, Walk};
 
-/// Events that the feed keeps at least until it forgets the oldest.
-const FEED_EVENTS_MAX: u64 = 100_000;
+/// How many of the oldest feed entries one step forgets at most, so that a step after the feed's length was lowered stays
+/// short. More than one, so that the feed becomes shorter with every step.
+pub const FEED_TRIM_MAX: usize = 1_000;
 
 /// What a step did that somebody may be waiting for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,7 +108,8 @@ impl<'t, T: Tables> Step<'t, T> {
             let cursor = FeedCursor(self.tables.feed_end()?.saturating_add(1));
             let entry = FeedEntry { cursor, at: self.now, events: std::mem::take(&mut self.events) };
             self.tables.append_feed(entry)?;
-            self.tables.trim_feed(FEED_EVENTS_MAX)?;
+            let events_min = self.feed_events()?;
+            self.tables.trim_feed(events_min)?;
             self.effects.feed = Some(cursor);
         }
         Ok(self.effects)

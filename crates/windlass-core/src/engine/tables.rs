@@ -191,8 +191,13 @@ pub trait Tables: RunTables {
     fn append_feed(&mut self, entry: FeedEntry) -> Result<()>;
     /// Entries after `after`, in order.
     fn feed(&mut self, after: u64, limit: usize) -> Result<Vec<FeedEntry>>;
-    /// Forgets the oldest entries while those that stay hold more than `events_max` events.
-    fn trim_feed(&mut self, events_max: u64) -> Result<()>;
+    /// Forgets the oldest entries while those that stay hold at least `events_min` events: at most
+    /// [`FEED_TRIM_MAX`](super::FEED_TRIM_MAX) of them, or of the rows in which they are stored.
+    fn trim_feed(&mut self, events_min: u64) -> Result<()>;
+    /// The stored length of the feed; `None` when it was never set, or cannot be read. Asked in every step.
+    fn feed_events(&mut self) -> Result<Option<u64>>;
+    /// Stores the length of the feed.
+    fn set_feed_events(&mut self, events: u64) -> Result<()>;
 
     /// The numbers of a job's first kept line and of its next one.
     fn log_range(&mut self, row: Row) -> Result<(u64, u64)>;

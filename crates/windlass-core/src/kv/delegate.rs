@@ -1,5 +1,6 @@
 //! The trait, method by method, handed to the part of the tables that knows.
 
+use super::codec::decode;
 use super::feed::FeedEnds;
 use super::tables::KvTables;
 use super::{OrderedKv, feed, groups, jobs, keys, logs, memos, rest, salvage};
@@ -12,7 +13,7 @@ use crate::id::JobId;
 use crate::job::{JobSpec, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::schedule::Schedule;
-use crate::store::{FeedEntry, LogLine, MinuteMetrics};
+use crate::store::{FeedEntry, LogLine, MinuteMetrics, check_feed_events};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -287,12 +288,27 @@ impl<K: OrderedKv> Tables for KvTables<K> {
         feed::read(&mut self.db, after, limit)
     }
 
-    fn trim_feed(&mut self, events_max: u64) -> Result<()> {
+    fn trim_feed(&mut self, events_min: u64) -> Result<()> {
         let before = self.feed_ends()?;
-        let after = feed::trim(&mut self.db, before, events_max)?;
+        let after = feed::trim(&mut self.db, before, events_min)?;
         if after != before {
             self.feed = Some((after, true));
         }
+        Ok(())
+    }
+
+    fn feed_events(&mut self) -> Result<Option<u64>> {
+        if let Some(known) = self.feed_events {
+            return Ok(known);
+        }
+        let stored = self.db.get_bytes(&keys::feed_events())?;
+        let events = stored.and_then(|bytes| decode(&bytes).ok()).filter(|events| check_feed_events(*events).is_ok());
+        Ok(*self.feed_events.insert(events))
+    }
+
+    fn set_feed_events(&mut self, events: u64) -> Result<()> {
+        self.db.put(&keys::feed_events(), &events)?;
+        self.feed_events = Some(Some(events));
         Ok(())
     }
 

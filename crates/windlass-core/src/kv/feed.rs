@@ -4,7 +4,7 @@ use super::codec::{Reader, Stored, decode, write_bytes};
 use super::db::Db;
 use super::keys::{Parts, Table};
 use super::{OrderedKv, keys};
-use crate::engine::{decode_events, encode_events};
+use crate::engine::{FEED_TRIM_MAX, decode_events, encode_events};
 use crate::error::Result;
 use crate::store::{FeedCursor, FeedEntry};
 use crate::time::Timestamp;
@@ -75,15 +75,18 @@ pub(super) fn read(db: &mut Db<impl OrderedKv>, after: u64, limit: usize) -> Res
     entries.iter().map(entry).collect()
 }
 
-/// Forgets the oldest entries while those that stay hold more than `events_max` events.
-pub(super) fn trim(db: &mut Db<impl OrderedKv>, mut ends: FeedEnds, events_max: u64) -> Result<FeedEnds> {
-    while ends.events > events_max && ends.begin <= ends.end {
+/// Forgets the oldest entries, a bounded number, while those that stay hold at least `events_min` events.
+pub(super) fn trim(db: &mut Db<impl OrderedKv>, mut ends: FeedEnds, events_min: u64) -> Result<FeedEnds> {
+    for _ in 0..FEED_TRIM_MAX {
+        if ends.events <= events_min || ends.begin > ends.end {
+            break;
+        }
         let key = keys::feed_entry(ends.begin);
         // One that cannot be read has lost its count; the feed then goes on as if it had been empty.
         let packed = db.get_bytes(&key)?.and_then(|bytes| decode::<Packed>(&bytes).ok());
         let count = packed.map_or(0, |packed| packed.count);
         let left = ends.events.saturating_sub(count);
-        if left <= events_max {
+        if left < events_min {
             break;
         }
         db.delete(&key)?;

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Table {
-    /// What there is one of: the layout, the sequence, the ends of the feed.
+    /// What there is one of: the layout, the sequence, the ends and the length of the feed.
     Meta = 1,
     Queue = 2,
     Lane = 3,
@@ -431,6 +431,11 @@ pub(super) fn sequence() -> Key {
 /// The ends of the feed.
 pub(super) fn feed_ends() -> Key {
     meta(2)
+}
+
+/// The length of the feed.
+pub(super) fn feed_events() -> Key {
+    meta(3)
 }
 
 #[cfg(test)]

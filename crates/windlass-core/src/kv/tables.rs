@@ -22,6 +22,8 @@ pub struct KvTables<K> {
     pub(super) seq: Option<(u64, bool)>,
     /// The ends of the feed, and whether they are to be written.
     pub(super) feed: Option<(FeedEnds, bool)>,
+    /// The stored length of the feed, once it was read: `Some(None)` when there is none.
+    pub(super) feed_events: Option<Option<u64>>,
 }
 
 impl<K: OrderedKv> KvTables<K> {
@@ -43,6 +45,7 @@ impl<K: OrderedKv> KvTables<K> {
             minutes: Minutes::default(),
             seq: None,
             feed: None,
+            feed_events: None,
         })
     }
 
@@ -74,6 +77,7 @@ impl<K: OrderedKv> KvTables<K> {
         self.minutes = Minutes::default();
         self.seq = None;
         self.feed = None;
+        self.feed_events = None;
         self.db.take_failure();
     }
 

@@ -329,8 +329,8 @@ fn the_feed_lets_go_of_its_oldest_and_gets_past_what_it_cannot_read() {
     bench.tables.trim_feed(3).unwrap();
     assert_eq!(
         (bench.tables.feed_begin().unwrap(), bench.tables.feed_end().unwrap()),
-        (2, 5),
-        "what stays holds more than three"
+        (3, 5),
+        "what stays holds at least three"
     );
     bench.tables.flush().unwrap();
     bench.damage(&keys::feed_entry(4));
@@ -355,4 +355,33 @@ fn ranges_of_many_pages_are_read_in_order_both_ways() {
     assert!(numbers(db.all(range.clone().backwards()).unwrap()).into_iter().eq((1..=2_500).rev()));
     assert!(numbers(db.some(range.clone().backwards(), 1_500).unwrap()).into_iter().eq((1_001..=2_500).rev()));
     assert_eq!(db.some(range, 0).unwrap(), []);
+}
+
+#[test]
+fn a_step_forgets_a_bounded_number_of_feed_entries() {
+    let mut bench = Bench::new();
+    for id in 1..=3_000 {
+        bench.enqueue(id, |_| {});
+    }
+    for begin in [1_001, 2_001, 2_996] {
+        bench.tables.trim_feed(5).unwrap();
+        assert_eq!((bench.tables.feed_begin().unwrap(), bench.tables.feed_end().unwrap()), (begin, 3_000));
+    }
+}
+
+#[test]
+fn a_length_of_the_feed_that_cannot_be_read_is_the_default() {
+    let mut bench = Bench::new();
+    bench.step(|step| step.set_feed_events(2_000)).unwrap();
+    bench.tables.forget();
+    assert_eq!(bench.tables.feed_events().unwrap(), Some(2_000), "it is stored");
+    bench.damage(&keys::feed_events());
+    assert_eq!(bench.tables.feed_events().unwrap(), None);
+    for events in [0u64, 999, 10_000_001] {
+        let stored = super::codec::encode(&events).unwrap();
+        bench.tables.kv_mut().entries.insert(keys::feed_events().bytes().to_vec(), stored);
+        bench.tables.forget();
+        assert_eq!(bench.tables.feed_events().unwrap(), None, "{events} is out of range");
+    }
+    assert_eq!(Step::new(&mut bench.tables, &bench.random, NOW).feed_events().unwrap(), 100_000);
 }

@@ -1,6 +1,6 @@
 //! Everything that is not a job: dedup keys, memos, metrics, the feed, workers, schedules.
 
-use crate::engine::{ClaimMemo, DedupRow, QueueId, ReportMemo, Worker};
+use crate::engine::{ClaimMemo, DedupRow, FEED_TRIM_MAX, QueueId, ReportMemo, Worker};
 use crate::name::{ScheduleName, WorkerId};
 use crate::schedule::Schedule;
 use crate::store::{FeedEntry, MinuteMetrics};
@@ -24,6 +24,8 @@ pub(super) struct Rest {
     pub(super) feed: VecDeque<FeedEntry>,
     pub(super) feed_end: u64,
     feed_events: u64,
+    /// The length of the feed, if it was set.
+    pub(super) feed_events_min: Option<u64>,
     pub(super) workers: BTreeMap<WorkerId, Worker>,
     pub(super) schedules: BTreeMap<ScheduleName, Schedule>,
 }
@@ -92,11 +94,14 @@ impl Rest {
         self.feed.iter().skip(skip).take(limit).cloned().collect()
     }
 
-    pub(super) fn trim_feed(&mut self, events_max: u64) {
-        while let Some(first) = self.feed.front()
-            && self.feed_events - first.events.len() as u64 > events_max
-        {
-            self.feed_events -= first.events.len() as u64;
+    pub(super) fn trim_feed(&mut self, events_min: u64) {
+        for _ in 0..FEED_TRIM_MAX {
+            let Some(first) = self.feed.front() else { break };
+            let left = self.feed_events - first.events.len() as u64;
+            if left < events_min {
+                break;
+            }
+            self.feed_events = left;
             self.feed.pop_front();
         }
     }
@@ -107,5 +112,26 @@ impl Rest {
         found.sort_by(|a, b| (a.next_tick, &a.name).cmp(&(b.next_tick, &b.name)));
         found.truncate(limit);
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::ScheduleName;
+    use crate::store::{FeedCursor, FeedEvent};
+
+    #[test]
+    fn a_step_forgets_a_bounded_number_of_feed_entries() {
+        let mut rest = Rest::default();
+        let event = FeedEvent::ScheduleRemoved { schedule: ScheduleName::new("s").unwrap() };
+        for number in 1..=3_000 {
+            let at = Timestamp::from_ms(0);
+            rest.append_feed(FeedEntry { cursor: FeedCursor(number), at, events: vec![event.clone()] });
+        }
+        for left in [2_000, 1_000, 5, 5] {
+            rest.trim_feed(5);
+            assert_eq!(rest.feed.len(), left);
+        }
     }
 }

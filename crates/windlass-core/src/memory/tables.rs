@@ -385,8 +385,17 @@ impl Tables for MemoryTables {
         Ok(self.rest.feed_after(after, limit))
     }
 
-    fn trim_feed(&mut self, events_max: u64) -> Result<()> {
-        self.rest.trim_feed(events_max);
+    fn trim_feed(&mut self, events_min: u64) -> Result<()> {
+        self.rest.trim_feed(events_min);
+        Ok(())
+    }
+
+    fn feed_events(&mut self) -> Result<Option<u64>> {
+        Ok(self.rest.feed_events_min)
+    }
+
+    fn set_feed_events(&mut self, events: u64) -> Result<()> {
+        self.rest.feed_events_min = Some(events);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::queue::check_max;
 use super::runs::RunChange;
 use super::settings::Setting;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{State, Verb};
 use crate::name::{QueueName, ScheduleName};
@@ -11,11 +11,38 @@ use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+/// How many events the feed keeps at least, unless it is set.
+pub const FEED_EVENTS_DEFAULT: u64 = 100_000;
+/// The smallest length of the feed: with fewer events a reader that pauses for a moment would miss some.
+pub const FEED_EVENTS_MIN: u64 = 1_000;
+/// The largest length of the feed.
+pub const FEED_EVENTS_MAX: u64 = 10_000_000;
+
+/// Refuses a length of the feed that is out of range.
+pub fn check_feed_events(events: u64) -> Result<()> {
+    match events {
+        0..FEED_EVENTS_MIN => {
+            let reason = format!("is {events}; give {FEED_EVENTS_MIN} to {FEED_EVENTS_MAX}");
+            Err(Error::invalid("feed_events", reason))
+        }
+        FEED_EVENTS_MIN..=FEED_EVENTS_MAX => Ok(()),
+        _ => Err(Error::limit("feed_events", FEED_EVENTS_MAX, events)),
+    }
+}
+
 /// The ordered, resumable stream of what changed.
 #[async_trait]
 pub trait Feed: Send + Sync + 'static {
     /// Reads on after a cursor. Entries come in order, each once.
     async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage>;
+
+    /// Sets how many events the feed keeps at least, from [`FEED_EVENTS_MIN`] to [`FEED_EVENTS_MAX`]. The length is stored:
+    /// it holds for every process that uses the store, until it is set again. A feed that is longer is shortened in
+    /// bounded steps, by this call or by later changes.
+    async fn set_feed_events(&self, events: u64) -> Result<()>;
+
+    /// How many events the feed keeps at least; [`FEED_EVENTS_DEFAULT`] unless it was set.
+    async fn feed_events(&self) -> Result<u64>;
 }
 
 /// A place in the feed; 0 is before the first entry.

@@ -25,7 +25,10 @@ use serde::{Deserialize, Serialize};
 pub use changes::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, Filter, JobPage, LIST_MAX, ListOrder, ListRequest,
 };
-pub use feed::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, Transition};
+pub use feed::{
+    FEED_EVENTS_DEFAULT, FEED_EVENTS_MAX, FEED_EVENTS_MIN, Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage,
+    FeedRequest, Transition, check_feed_events,
+};
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
@@ -70,6 +73,15 @@ pub struct StoreInfo {
     pub durability: Durability,
     /// Settings worth showing.
     pub details: Vec<(String, String)>,
+}
+
+impl StoreInfo {
+    /// Adds the length of the feed to the details.
+    #[must_use]
+    pub fn with_feed_events(mut self, events: u64) -> Self {
+        self.details.push(("feed events".to_owned(), events.to_string()));
+        self
+    }
 }
 
 /// Something to wait for. A wait only shortens the time until the next look; nothing depends on it.

@@ -126,6 +126,8 @@ contract! {
     }
     Feed {
         read_feed(request: FeedRequest) -> FeedPage;
+        set_feed_events(events: u64) -> ();
+        feed_events() -> u64;
     }
     Store {
         info() -> StoreInfo;

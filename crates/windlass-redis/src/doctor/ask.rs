@@ -1,6 +1,7 @@
 //! Questions to a server, and its answers as plain texts and numbers. What is not answered is `None`, whatever the reason.
 
 use crate::link::{Command, Link, Value};
+use windlass_core::{Error, Result};
 
 /// A command of these words.
 pub(super) fn command(words: &[&str]) -> Command {
@@ -20,6 +21,66 @@ pub(super) async fn ask_all(link: &Link, all: &[Vec<&str>]) -> Vec<Option<Value>
     match link.commands(&commands).await {
         Ok(answers) => answers.into_iter().map(Result::ok).collect(),
         Err(_) => all.iter().map(|_| None).collect(),
+    }
+}
+
+/// Whether the server answers a command that only an examination sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It answers.
+    Granted,
+    /// It has the command, and the user may not run it.
+    Forbidden,
+    /// It does not have the command: a managed service, or one that was renamed.
+    Absent,
+}
+
+impl Access {
+    /// What the answer to a command shows.
+    pub(super) fn of<T>(answer: &Result<T>) -> Self {
+        match answer {
+            Ok(_) => Self::Granted,
+            Err(Error::Incompatible { .. }) => Self::Absent,
+            Err(_) => Self::Forbidden,
+        }
+    }
+
+    /// Asks the server.
+    pub(super) async fn to(link: &Link, words: &[&str]) -> Self {
+        Self::of(&link.command(&command(words)).await)
+    }
+
+    /// Why nothing was learnt, and what to do about it; nothing when the server answers.
+    pub(super) fn refusal(self, name: &str, rule: &str) -> Option<(String, String)> {
+        match self {
+            Self::Granted => None,
+            Self::Forbidden => Some((format!("the user may not run {name}"), format!("grant {rule} to the user"))),
+            Self::Absent => Some((
+                format!("the server does not have {name}"),
+                "at a managed service look at its console or monitoring; docs/redis-managed.md says what is not known then"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// How to change a setting of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// Whether the server answers CONFIG.
+    pub(super) config: Access,
+}
+
+impl Change {
+    /// What to do so that a setting has this value.
+    pub(super) fn advice(self, name: &str, value: &str) -> String {
+        match self.config {
+            Access::Granted => format!("redis-cli CONFIG SET {name} {value}, and the same line in redis.conf"),
+            Access::Forbidden | Access::Absent => format!(
+                "set {name} to {value} where the server is configured: in redis.conf, or in the parameter group or console of a \
+                 managed service"
+            ),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod topology;
 
 use crate::options::Options;
 use crate::store::RedisStore;
+use ask::{Access, Change};
 use windlass_core::{Error, Result};
 
 /// How bad it is.
@@ -102,8 +103,9 @@ pub async fn examine(options: &Options, depth: Depth) -> Result<Examination> {
         Err(error) => return Err(error),
     };
     let mut findings = Vec::new();
-    let usable = server::eviction(options, &info, &mut findings);
-    server::look(&store, options, &info, &mut findings).await;
+    let change = Change { config: Access::to(&store.caller.link, &["CONFIG", "GET", "appendfsync"]).await };
+    let usable = server::eviction(options, &info, change, &mut findings);
+    server::look(&store, options, &info, change, &mut findings).await;
     topology::look(&store, options, &mut findings).await;
     speed::look(&store, &mut findings).await;
     let mut rights = Vec::new();

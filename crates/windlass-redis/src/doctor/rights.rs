@@ -94,19 +94,43 @@ pub(super) async fn look(store: &RedisStore, findings: &mut Vec<Finding>) {
             }
         },
     };
-    let (needed, rest): (Vec<_>, Vec<_>) = denials.into_iter().partition(|(needed, _)| *needed);
-    let named = |denials: Vec<(bool, String)>| denials.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
-    if needed.is_empty() {
+    let named = |needed: bool, absent: bool| {
+        let of = denials.iter().filter(|one| one.needed == needed && one.absent == absent);
+        let names: Vec<&str> = of.map(|one| one.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let (missing, forbidden) = (named(true, true), named(true, false));
+    if missing.is_none() && forbidden.is_none() {
         let text = format!("`{user}` may do all that the store does ({})", count(questions.len() as u64, "command"));
         findings.push(Finding::ok("rights", text));
-    } else {
-        let text = format!("`{user}` may not run what the store needs: {}", named(needed));
+    }
+    if let Some(names) = missing {
+        let text = format!("the server does not have what the store needs: {names}");
+        findings.push(
+            Finding::error("rights", text).hint("use another server: docs/redis-managed.md lists what is needed"),
+        );
+    }
+    if let Some(names) = forbidden {
+        let text = format!("`{user}` may not run what the store needs: {names}");
         findings.push(Finding::error("rights", text).hint(ADVICE));
     }
-    if !rest.is_empty() {
-        let text = format!("`{user}` may not run {}, so less is known about the server", named(rest));
+    if let Some(names) = named(false, false) {
+        let text = format!("`{user}` may not run {names}, so less is known about the server");
         findings.push(Finding::info("rights", text).hint(ADVICE));
     }
+    if let Some(names) = named(false, true) {
+        let text = format!("the server does not have {names}, so less is known about it; the store does not need them");
+        findings.push(Finding::info("rights", text).hint("docs/redis-managed.md says what is not known then"));
+    }
+}
+
+/// A command that the user may not run, or that the server does not have.
+struct Denial {
+    /// The store does not work without it.
+    needed: bool,
+    /// The server does not have it.
+    absent: bool,
+    name: String,
 }
 
 /// Asks as a store does that is opened: of all that the store needs, this tells what its scripts run.
@@ -116,22 +140,26 @@ async fn by_script(store: &RedisStore) -> Result<()> {
 }
 
 /// Asks the server what it would say; nothing when we may not ask.
-async fn dry_run(link: &Link, user: &str, questions: &[Question]) -> Option<Vec<(bool, String)>> {
+async fn dry_run(link: &Link, user: &str, questions: &[Question]) -> Option<Vec<Denial>> {
     ask(link, &["ACL", "DRYRUN", user, "PING"]).await?;
     let mut denials = Vec::new();
     for question in questions {
         let words: Vec<&str> =
             ["ACL", "DRYRUN", user].into_iter().chain(question.words.iter().map(String::as_str)).collect();
-        let said = ask(link, &words).await.as_ref().and_then(text);
-        if let Some(said) = said.filter(|said| said != "OK") {
-            denials.push((question.needed, denial(&question.words, &said)));
+        let (absent, said) = match link.command(&command(&words)).await {
+            Ok(said) => (false, text(&said).unwrap_or_default()),
+            // "Command 'config' not found"
+            Err(error) => (error.to_string().contains("not found"), String::new()),
+        };
+        if absent || !matches!(said.as_str(), "OK" | "") {
+            denials.push(Denial { needed: question.needed, absent, name: denied_name(&question.words, &said) });
         }
     }
     Some(denials)
 }
 
 /// Tries each in a transaction that is not run: rights are checked when a command is queued.
-async fn queued(link: &Link, questions: &[Question]) -> Option<Vec<(bool, String)>> {
+async fn queued(link: &Link, questions: &[Question]) -> Option<Vec<Denial>> {
     // Without these two, what follows would be run.
     let trial = link.commands(&[command(&["MULTI"]), command(&["DISCARD"])]).await.ok()?;
     if trial.iter().any(Result::is_err) {
@@ -143,24 +171,19 @@ async fn queued(link: &Link, questions: &[Question]) -> Option<Vec<(bool, String
     all.push(command(&["DISCARD"]));
     let answers = link.commands(&all).await.ok()?;
     let said = answers.iter().skip(1).zip(questions);
-    Some(
-        said.filter_map(|(answer, question)| {
-            forbidden(answer).map(|why| (question.needed, denial(&question.words, &why)))
-        })
-        .collect(),
-    )
-}
-
-/// The server's words, when it is the rights that are missing.
-fn forbidden<T>(answer: &Result<T>) -> Option<String> {
-    match answer {
-        Err(Error::Invalid { reason, .. }) => Some(reason.clone()),
-        _ => None,
-    }
+    let denials = said.filter_map(|(answer, question)| {
+        let (absent, said) = match answer {
+            Err(Error::Invalid { reason, .. }) => (false, reason.as_str()),
+            Err(Error::Incompatible { .. }) => (true, ""),
+            _ => return None,
+        };
+        Some(Denial { needed: question.needed, absent, name: denied_name(&question.words, said) })
+    });
+    Some(denials.collect())
 }
 
 /// What is denied: the command, or its keys or channels.
-fn denial(words: &[String], said: &str) -> String {
+fn denied_name(words: &[String], said: &str) -> String {
     let name = match words {
         [first, second, ..] if matches!(first.as_str(), "SCRIPT" | "CLUSTER" | "CONFIG" | "SLOWLOG" | "MEMORY") => {
             format!("{first} {second}")

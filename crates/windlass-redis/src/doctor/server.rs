@@ -1,6 +1,8 @@
 //! The server itself: version, what its disk keeps, its memory, its replicas. By its own account (`INFO`).
 
+use super::ask::Change;
 use super::{Finding, about, bytes, count};
+use crate::eviction::{Eviction, risk};
 use crate::options::{Options, Topology, WaitReplicas};
 use crate::store::RedisStore;
 use crate::store::info::Info;
@@ -19,64 +21,60 @@ fn number(info: &Info, name: &str) -> u64 {
 }
 
 /// Whether a store may be opened here for all that the server does when its memory is full.
-pub(super) fn eviction(options: &Options, info: &Info, findings: &mut Vec<Finding>) -> bool {
-    let policy = info.field("maxmemory_policy").unwrap_or("unknown");
-    if policy == "noeviction" || policy == "unknown" {
+pub(super) fn eviction(options: &Options, info: &Info, change: Change, findings: &mut Vec<Finding>) -> bool {
+    let Some(policy) = info.field("maxmemory_policy") else {
+        let text = "the server does not name its maxmemory-policy: whether it deletes keys when its memory is full is not known";
+        findings.push(Finding::info("eviction", text).hint("choose noeviction where the server is configured"));
         return true;
+    };
+    let none = change.advice("maxmemory-policy", "noeviction");
+    match Eviction::of(policy) {
+        Eviction::Nothing => return true,
+        Eviction::ExpiringKeys => {
+            let text = format!(
+                "maxmemory-policy is {policy}: when its memory is full, the server deletes keys that expire. Jobs are in keys \
+                 that do not; the store's one key that does names the timekeeper, and is made again"
+            );
+            findings.push(
+                Finding::info("eviction", text)
+                    .hint(format!("nothing needs to be done; if no other program needs the policy: {none}")),
+            );
+            return true;
+        }
+        Eviction::AnyKey => {}
     }
-    let text = format!("the server may throw away jobs when its memory is full: its maxmemory-policy is {policy}");
-    let change = "redis-cli CONFIG SET maxmemory-policy noeviction, and the same line in redis.conf";
+    let text = risk(policy);
     findings.push(if options.allow_eviction {
-        Finding::warning("eviction", format!("{text}, and allow_eviction=true accepts it")).hint(change)
+        Finding::warning("eviction", format!("{text}; allow_eviction=true accepts it")).hint(none)
     } else {
         Finding::error("eviction", format!("{text}; a store refuses to start on it"))
-            .hint(format!("{change}; or write allow_eviction=true if losing jobs does not matter"))
+            .hint(format!("{none}; or write allow_eviction=true if losing all jobs is acceptable"))
     });
     options.allow_eviction
 }
 
-pub(super) async fn look(store: &RedisStore, options: &Options, info: &Info, findings: &mut Vec<Finding>) {
-    let version = info.field("redis_version").unwrap_or("unknown");
+pub(super) async fn look(
+    store: &RedisStore,
+    options: &Options,
+    info: &Info,
+    change: Change,
+    findings: &mut Vec<Finding>,
+) {
     let up = number(info, "uptime_in_seconds");
-    findings.push(Finding::ok("server", format!("version {version}, up for {}", about(up * 1_000))));
-    persistence(store, options, info, findings).await;
+    findings.push(Finding::ok("server", format!("version {}, up for {}", info.version(), about(up * 1_000))));
+    persistence(store, options, info, change, findings).await;
     disk(info, findings);
-    memory(info, findings);
+    memory(info, change, findings);
     replicas(options, info, findings);
 }
 
-async fn persistence(store: &RedisStore, options: &Options, info: &Info, findings: &mut Vec<Finding>) {
+async fn persistence(store: &RedisStore, options: &Options, info: &Info, change: Change, findings: &mut Vec<Finding>) {
     let failover = !matches!(options.topology, Topology::Single { .. }) || number(info, "connected_slaves") > 0;
-    let promise = if failover { "failover-best-effort" } else { "power" };
-    let turn_on = "redis-cli CONFIG SET appendonly yes, and the same line in redis.conf";
     if info.field("aof_enabled") == Some("1") {
-        let fsync = store.server_setting("appendfsync").await;
-        findings.push(match fsync.as_deref() {
-            Some("always") => {
-                Finding::ok("persistence", format!("append-only file, synced before every answer: durability {promise}"))
-            }
-            Some("everysec") => Finding::info(
-                "persistence",
-                format!(
-                    "append-only file, synced once a second (durability process): a crash of the server loses nothing{}, a \
-                     power cut of its machine up to two seconds of acknowledged work",
-                    if failover { " unless it is failed over" } else { "" }
-                ),
-            )
-            .hint("for work that must survive a power cut: redis-cli CONFIG SET appendfsync always"),
-            Some(other) => Finding::warning(
-                "persistence",
-                format!("append-only file with appendfsync {other}: a power cut may lose half a minute of work"),
-            )
-            .hint("redis-cli CONFIG SET appendfsync always (or everysec)"),
-            None => Finding::info(
-                "persistence",
-                "append-only file; how often it is synced is not known, because the user may not run CONFIG GET",
-            )
-            .hint("grant +config|get, or look for appendfsync in redis.conf"),
-        });
+        findings.push(fsync(store, change, failover).await);
         return;
     }
+    let turn_on = change.advice("appendonly", "yes");
     let saves = store.server_setting("save").await;
     findings.push(match saves.as_deref() {
         Some("") => Finding::warning(
@@ -95,11 +93,44 @@ async fn persistence(store: &RedisStore, options: &Options, info: &Info, finding
         .hint(turn_on),
         None => Finding::warning(
             "persistence",
-            "no append-only file: when the server crashes, all since the last snapshot is gone, if it makes any \
+            "no append-only file is reported: when the server crashes, all since the last snapshot is gone, if it makes any \
              (durability none)",
         )
-        .hint(turn_on),
+        .hint(format!("{turn_on}; a service with a durable log of its own does not report it here")),
     });
+}
+
+/// How often the append-only file is synced, and what that is worth.
+async fn fsync(store: &RedisStore, change: Change, failover: bool) -> Finding {
+    let promise = if failover { "failover-best-effort" } else { "power" };
+    let fsync = store.server_setting("appendfsync").await;
+    match fsync.as_deref() {
+        Some("always") => {
+            Finding::ok("persistence", format!("append-only file, synced before every answer: durability {promise}"))
+        }
+        Some("everysec") => Finding::info(
+            "persistence",
+            format!(
+                "append-only file, synced once a second (durability process): a crash of the server loses nothing{}, a \
+                 power cut of its machine up to two seconds of acknowledged work",
+                if failover { " unless it is failed over" } else { "" }
+            ),
+        )
+        .hint(format!("for work that must survive a power cut: {}", change.advice("appendfsync", "always"))),
+        Some(other) => Finding::warning(
+            "persistence",
+            format!("append-only file with appendfsync {other}: a power cut may lose half a minute of work"),
+        )
+        .hint(change.advice("appendfsync", "always")),
+        None => {
+            let (why, next) = change.config.refusal("CONFIG GET", "+config|get").unwrap_or_default();
+            Finding::info(
+                "persistence",
+                format!("append-only file; how often it is synced is not known, because {why} (durability process)"),
+            )
+            .hint(next)
+        }
+    }
 }
 
 /// Whether the server can write what it should.
@@ -118,7 +149,7 @@ fn disk(info: &Info, findings: &mut Vec<Finding>) {
     }
 }
 
-fn memory(info: &Info, findings: &mut Vec<Finding>) {
+fn memory(info: &Info, change: Change, findings: &mut Vec<Finding>) {
     let (used, most) = (number(info, "used_memory"), number(info, "maxmemory"));
     let peak = bytes(number(info, "used_memory_peak"));
     let advice = "raise maxmemory, add workers, or keep ended jobs for less long (windlass queues set --help)";
@@ -138,9 +169,10 @@ fn memory(info: &Info, findings: &mut Vec<Finding>) {
     let ratio: f64 = info.field("mem_fragmentation_ratio").and_then(|text| text.parse().ok()).unwrap_or(1.0);
     if used > FRAGMENTATION_BYTES && !(0.9..1.8).contains(&ratio) {
         let (what, advice) = if ratio < 1.0 {
-            ("part of the server's memory is swapped out", "give the machine more memory, or turn its swap off")
+            let advice = "give the machine more memory, or turn its swap off";
+            ("part of the server's memory is swapped out", advice.to_owned())
         } else {
-            ("the server holds much more memory than it uses", "redis-cli CONFIG SET activedefrag yes, or MEMORY PURGE")
+            ("the server holds much more memory than it uses", change.advice("activedefrag", "yes"))
         };
         findings.push(Finding::warning("memory", format!("{what}: fragmentation ratio {ratio}")).hint(advice));
     }

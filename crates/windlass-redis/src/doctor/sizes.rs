@@ -1,16 +1,17 @@
 //! What the store keeps, container by container, and what of it should not have grown so.
 
-use super::ask::{ask_all, command, number};
+use super::ask::{Access, ask_all, command, number};
 use super::{Depth, Finding, about, bytes};
 use crate::keys::NAMES;
 use crate::link::{Command, Value};
 use crate::store::RedisStore;
+use windlass_core::store::Feed as _;
 use windlass_core::{Error, Result};
 
 /// A container with more entries blocks the server noticeably when a cluster moves it, or somebody deletes it.
 const ENTRIES_MANY: u64 = 1_000_000;
-/// The feed forgets what is older than 100,000 events, in steps; an entry has one or more of them.
-const FEED_ENTRIES: u64 = 120_000;
+/// So many entries may the feed have beyond its length: it is shortened in steps, and an entry has one or more events.
+const FEED_ENTRIES_MORE: u64 = 20_000;
 /// Logs of removed jobs that wait to be forgotten.
 const TRASH_ENTRIES: u64 = 10_000;
 /// So many log lines per job are many.
@@ -86,8 +87,10 @@ pub(super) async fn look(store: &RedisStore, depth: Depth, findings: &mut Vec<Fi
         ));
         return Ok(());
     }
-    findings.push(summary(prefix, &all));
-    growth(&all, findings);
+    let first = store.caller.keys.meta();
+    let usage = Access::to(&store.caller.link, &["MEMORY", "USAGE", first]).await;
+    findings.push(summary(prefix, &all, usage));
+    growth(&all, store.feed_events().await?, findings);
     super::orphans::retention(store, findings).await?;
     let seen = super::orphans::records(store, depth, findings).await?;
     if let Some(ms) = seen {
@@ -101,7 +104,7 @@ pub(super) fn entries(number: u64) -> String {
     if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
 }
 
-fn summary(prefix: &str, all: &[Container]) -> Finding {
+fn summary(prefix: &str, all: &[Container], usage: Access) -> Finding {
     let mut largest: Vec<&Container> = all.iter().filter(|one| one.entries > 0).collect();
     largest.sort_by_key(|one| std::cmp::Reverse((one.bytes, one.entries)));
     let named = largest.iter().take(NAMED).map(|one| match one.bytes {
@@ -110,14 +113,13 @@ fn summary(prefix: &str, all: &[Container]) -> Finding {
     });
     let named = named.collect::<Vec<_>>().join(", ");
     let total: u64 = all.iter().filter_map(|one| one.bytes).sum();
-    if all.iter().all(|one| one.bytes.is_none()) {
-        return Finding::info("size", format!("`{prefix}` holds {named}; its bytes are not known"))
-            .hint("grant +memory|usage to the user");
+    if let Some((why, next)) = usage.refusal("MEMORY USAGE", "+memory|usage") {
+        return Finding::info("size", format!("`{prefix}` holds {named}; its bytes are not known: {why}")).hint(next);
     }
     Finding::ok("size", format!("`{prefix}` holds about {}: {named}", bytes(total)))
 }
 
-fn growth(all: &[Container], findings: &mut Vec<Finding>) {
+fn growth(all: &[Container], feed_events: u64, findings: &mut Vec<Finding>) {
     for one in all.iter().filter(|one| one.entries > ENTRIES_MANY) {
         findings
             .push(Finding::warning("big", format!("`{}` has {} entries", one.name, one.entries)).hint(
@@ -126,7 +128,7 @@ fn growth(all: &[Container], findings: &mut Vec<Finding>) {
     }
     let entries = |name: &str| all.iter().find(|one| one.name == name).map_or(0, |one| one.entries);
     for (name, most, hint) in [
-        ("feed", FEED_ENTRIES, "it is cut when something is written; if it stays, report it"),
+        ("feed", feed_events + FEED_ENTRIES_MORE, "it is cut when something is written; if it stays, report it"),
         ("trash", TRASH_ENTRIES, "maintenance empties it: does any worker run?"),
         ("logs", LOG_LINES, "keep ended jobs for less long, or log less: windlass queues set --help"),
     ] {
@@ -145,10 +147,13 @@ mod tests {
     fn what_has_grown_too_far_is_named() {
         let of = |name, entries| Container { name, entries, bytes: None };
         let mut findings = Vec::new();
-        growth(&[of("feed", 120_000), of("trash", 10_000), of("jobs", 1_000_000)], &mut findings);
+        growth(&[of("feed", 120_000), of("trash", 10_000), of("jobs", 1_000_000)], 100_000, &mut findings);
         assert_eq!(findings, []);
-        growth(&[of("feed", 120_001), of("trash", 10_001), of("jobs", 1_000_001)], &mut findings);
+        growth(&[of("feed", 120_001), of("trash", 10_001), of("jobs", 1_000_001)], 100_000, &mut findings);
         let checks: Vec<_> = findings.iter().map(|one| one.check).collect();
         assert_eq!(checks, ["big", "growth", "growth"], "{findings:?}");
+        findings.clear();
+        growth(&[of("feed", 120_001)], 200_000, &mut findings);
+        assert_eq!(findings, [], "it was set longer");
     }
 }

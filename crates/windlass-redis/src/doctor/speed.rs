@@ -1,6 +1,6 @@
 //! How long an answer takes, and which of our calls the server found slow.
 
-use super::ask::{ask, list, number, text};
+use super::ask::{Access, ask, command, list, number, text};
 use super::{Finding, count};
 use crate::store::RedisStore;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ async fn pings(store: &RedisStore) -> Option<Finding> {
     let (half, most) = (at(50), at(99));
     let text = format!("{PINGS} pings: p50 {} µs, p99 {} µs", half.as_micros(), most.as_micros());
     Some(if most > SLOW {
-        Finding::warning("ping", text).hint("is the server busy (redis-cli --latency, SLOWLOG GET), or far away?")
+        Finding::warning("ping", text).hint("is the server busy (redis-cli --latency), or far away?")
     } else {
         Finding::ok("ping", text)
     })
@@ -41,10 +41,14 @@ async fn pings(store: &RedisStore) -> Option<Finding> {
 
 /// Entries of the server's slow log that are calls of this store.
 async fn slow_calls(store: &RedisStore) -> Option<Finding> {
-    let log = ask(&store.caller.link, &["SLOWLOG", "GET", "128"]).await?;
+    let answer = store.caller.link.command(&command(&["SLOWLOG", "GET", "128"])).await;
+    let Ok(log) = &answer else {
+        let (why, next) = Access::of(&answer).refusal("SLOWLOG GET", "+slowlog|get")?;
+        return Some(Finding::info("slowlog", format!("whether calls were slow is not known: {why}")).hint(next));
+    };
     let begin = format!("{{{}}}:", store.options().prefix);
     let mut ours: Vec<(u64, String)> = Vec::new();
-    for entry in list(&log) {
+    for entry in list(log) {
         let [_, _, micros, words, ..] = list(entry) else { continue };
         let words: Vec<String> = list(words).iter().filter_map(text).collect();
         // An examination's own questions have our keys, too.

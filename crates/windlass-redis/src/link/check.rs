@@ -2,6 +2,7 @@
 
 use super::Purpose;
 use crate::error::incompatible;
+use crate::eviction::{self, Eviction};
 use crate::options::{Node, Options, Topology, WaitReplicas};
 use windlass_core::Error;
 
@@ -31,7 +32,9 @@ pub(super) fn judge(info: &str, purpose: Purpose, options: &Options) -> Verdict 
             "the server's version is {version}; Redis 7.0 or later is needed"
         )));
     }
-    if field("redis_mode") == Some("sentinel") && purpose != Purpose::AskSentinel {
+    // Valkey has another name for it.
+    let mode = field("redis_mode").or_else(|| field("server_mode"));
+    if mode == Some("sentinel") && purpose != Purpose::AskSentinel {
         return Verdict::Refused(incompatible(
             "this is a Sentinel, which keeps no jobs; write redis+sentinel://host:port/service with the name of its \
              `sentinel monitor` line",
@@ -44,12 +47,24 @@ pub(super) fn judge(info: &str, purpose: Purpose, options: &Options) -> Verdict 
         return verdict;
     }
     match field("maxmemory_policy") {
-        Some(policy) if policy != "noeviction" && !options.allow_eviction => Verdict::Refused(incompatible(format!(
-            "the server may throw away jobs when its memory is full: its maxmemory-policy is {policy}; set it to noeviction, \
-             or write allow_eviction=true if losing jobs does not matter"
-        ))),
+        Some(policy) if Eviction::of(policy) == Eviction::AnyKey => on_evicting(policy, purpose, options),
         _ => Verdict::Ready,
     }
+}
+
+/// A server that deletes keys of the store is refused, unless the options accept it; then it is warned about.
+fn on_evicting(policy: &str, purpose: Purpose, options: &Options) -> Verdict {
+    if !options.allow_eviction {
+        return Verdict::Refused(incompatible(format!(
+            "the server may delete all jobs: its {}; set maxmemory-policy to noeviction (at a managed service in the parameter \
+             group or console), or write allow_eviction=true if losing all jobs is acceptable",
+            eviction::risk(policy)
+        )));
+    }
+    if purpose == Purpose::Work {
+        eviction::warn_once(policy, options);
+    }
+    Verdict::Ready
 }
 
 /// Why calls that wait for replicas would wait in vain, if they would.
@@ -133,6 +148,8 @@ mod tests {
         assert!(refusal("nonsense", &options).contains("7.0 or later"));
         let replica = info("7.0.15", "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379");
         assert!(refusal(&replica, &options).contains("10.0.0.1:6379"));
+        let expires = info("7.0.15", "role:master\r\nmaxmemory_policy:volatile-lru");
+        assert_eq!(judge_for_work(&expires, &options), Verdict::Ready);
         let evicts = info("7.0.15", "role:master\r\nmaxmemory_policy:allkeys-lru");
         assert!(refusal(&evicts, &options).contains("allow_eviction=true"));
         assert!(refusal(&info("7.0.15", "role:master\r\ncluster_enabled:1"), &options).contains("redis+cluster://"));
@@ -143,6 +160,16 @@ mod tests {
         let demoted = info("7.0.15", "role:slave\r\nmaster_host:h\r\nmaster_port:7\r\ncluster_enabled:1");
         assert_eq!(judge_for_work(&demoted, &options), Verdict::Replica { primary: Some(Node::new("h", 7)) });
     }
+
+    /// Fields as Valkey 9.1.2 answers them: the version that it is compatible with, then its own.
+    #[test]
+    fn valkey_is_judged_by_the_version_that_it_is_compatible_with() {
+        let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n\
+                      valkey_release_stage:ga\r\nserver_mode:standalone\r\nrole:master\r\n\
+                      loading:0\r\nmaxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+        assert_eq!(judge_for_work(valkey, &Options::single("h", 1)), Verdict::Ready);
+    }
+
     #[test]
     fn a_sentinel_is_no_server_for_jobs() {
         let options = Options::single("h", 1);
@@ -150,6 +177,8 @@ mod tests {
         assert!(refusal(sentinel, &options).contains("redis+sentinel://"));
         assert!(matches!(judge(sentinel, Purpose::Examine, &options), Verdict::Refused(_)));
         assert_eq!(judge(sentinel, Purpose::AskSentinel, &options), Verdict::Ready);
+        let of_valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nserver_mode:sentinel\r\n";
+        assert!(refusal(of_valkey, &options).contains("redis+sentinel://"));
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! The feed. An entry is one step: lines `verb from to attempt queue:id,id,…`, other events as JSON.
 
 use super::RedisStore;
-use crate::link::Value;
-use crate::reply::{Items, number, odd, state, text, time, verb};
+use crate::link::{Command, Value};
+use crate::reply::{Items, number, odd, one, state, text, time, verb};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use std::collections::HashMap;
 use windlass_core::name::{QueueName, ScheduleName};
-use windlass_core::store::{Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, RunChange, Transition};
+use windlass_core::store::{
+    FEED_EVENTS_DEFAULT, Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage, FeedRequest, RunChange, Transition,
+    check_feed_events,
+};
 use windlass_core::{Error, Result};
+
+/// How many calls shorten a feed at most, each by up to 8,192 entries.
+const SHORTEN_CALLS_MAX: u32 = 2_000;
 
 #[async_trait]
 impl Feed for RedisStore {
@@ -41,6 +47,32 @@ impl Feed for RedisStore {
         }
         let next = entries.last().map_or(FeedCursor(after), |entry| entry.cursor);
         Ok(FeedPage { gap: false, entries, next })
+    }
+
+    async fn set_feed_events(&self, events: u64) -> Result<()> {
+        check_feed_events(events)?;
+        // The longest feed is shortened in 1,220 calls, of which each leaves time for others.
+        for _ in 0..SHORTEN_CALLS_MAX {
+            let mut call = self.caller.script(AT.set_feed_events);
+            call.arg_fmt(events);
+            match one(self.caller.run_durably(call).await?)?.as_str() {
+                "done" => return Ok(()),
+                "more" => {}
+                other => return Err(odd(other)),
+            }
+        }
+        // Entries came faster than they were forgotten; later steps forget the rest.
+        Ok(())
+    }
+
+    async fn feed_events(&self) -> Result<u64> {
+        self.caller.signals.check_open()?;
+        let command = Command::new("HGET").arg(self.caller.keys.meta()).arg("feed_events");
+        let stored: Option<u64> = match self.caller.link.command(&command).await? {
+            Value::Nil => None,
+            other => one(other)?.parse().ok(),
+        };
+        Ok(stored.filter(|events| check_feed_events(*events).is_ok()).unwrap_or(FEED_EVENTS_DEFAULT))
     }
 }
 

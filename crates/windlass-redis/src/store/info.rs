@@ -5,7 +5,7 @@ use crate::link::Command;
 use crate::options::Topology;
 use crate::reply::one;
 use windlass_core::Result;
-use windlass_core::store::{Durability, StoreInfo};
+use windlass_core::store::{Durability, Feed as _, StoreInfo};
 
 /// What `INFO` says, by name.
 pub(crate) struct Info(String);
@@ -15,6 +15,17 @@ impl Info {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(':').map(str::len);
         self.0.lines().find_map(|line| value(line).map(|len| &line[line.len() - len..]))
+    }
+}
+
+impl Info {
+    /// The server's version, for people: that of Redis, or that of Valkey and of the Redis it is compatible with.
+    pub(crate) fn version(&self) -> String {
+        let redis = self.field("redis_version").unwrap_or("unknown");
+        match self.field("valkey_version") {
+            Some(valkey) => format!("Valkey {valkey} (compatible with Redis {redis})"),
+            None => redis.to_owned(),
+        }
     }
 }
 
@@ -41,6 +52,12 @@ impl RedisStore {
             Topology::Cluster { .. } => ("cluster", true),
         };
         let append_only = info.field("aof_enabled") == Some("1");
+        let append_only_text = match info.field("aof_enabled") {
+            Some("1") => "yes",
+            Some(_) => "no",
+            // Some services leave it out. What is not known is not promised.
+            None => "unknown",
+        };
         // Without the right to ask, the weaker promise is the true one.
         let fsync = self.server_setting("appendfsync").await.unwrap_or_else(|| "unknown".to_owned());
         let durability = match (append_only, fsync.as_str(), failover) {
@@ -53,13 +70,14 @@ impl RedisStore {
         let detail = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let details = vec![
             detail("topology", topology),
-            detail("server", info.field("redis_version").unwrap_or("unknown")),
+            detail("server", &info.version()),
             detail("prefix", &self.options().prefix),
-            detail("append-only file", if append_only { "yes" } else { "no" }),
+            detail("append-only file", append_only_text),
             detail("fsync", if append_only { &fsync } else { "-" }),
             detail("replicas", &replicas.to_string()),
         ];
-        Ok(StoreInfo { store: "redis".to_owned(), layout: crate::scripts::LAYOUT, durability, details })
+        let info = StoreInfo { store: "redis".to_owned(), layout: crate::scripts::LAYOUT, durability, details };
+        Ok(info.with_feed_events(self.feed_events().await?))
     }
 }
 

@@ -288,9 +288,17 @@ impl<C: Source> Tables for SqliteTables<C> {
         self.meta.read(&mut self.db, after, limit)
     }
 
-    fn trim_feed(&mut self, events_max: u64) -> Result<()> {
-        self.meta.trim(events_max);
+    fn trim_feed(&mut self, events_min: u64) -> Result<()> {
+        self.meta.trim(events_min);
         Ok(())
+    }
+
+    fn feed_events(&mut self) -> Result<Option<u64>> {
+        self.meta.feed_events(&mut self.db)
+    }
+
+    fn set_feed_events(&mut self, events: u64) -> Result<()> {
+        self.meta.set_feed_events(&mut self.db, events)
     }
 
     fn log_range(&mut self, row: Row) -> Result<(u64, u64)> {

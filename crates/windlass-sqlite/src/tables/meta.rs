@@ -4,8 +4,8 @@ use crate::db::{Db, Source};
 use crate::values::Col;
 use rusqlite::params;
 
-use windlass_core::engine::{decode_events, encode_events};
-use windlass_core::store::{FeedCursor, FeedEntry};
+use windlass_core::engine::{FEED_TRIM_MAX, decode_events, encode_events};
+use windlass_core::store::{FeedCursor, FeedEntry, check_feed_events};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -21,6 +21,8 @@ pub(super) struct Meta {
     seq: Option<u64>,
     seq_written: u64,
     feed: Option<FeedEnds>,
+    /// The stored length of the feed, once it was read: `Some(None)` when there is none.
+    feed_events: Option<Option<u64>>,
     unwritten: Unwritten,
 }
 
@@ -29,7 +31,7 @@ pub(super) struct Meta {
 struct Unwritten {
     first: Option<u64>,
     entries: Vec<u8>,
-    events_max: Option<u64>,
+    events_min: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +79,8 @@ impl Meta {
             "INSERT INTO windlass_feed(number,first,total,events) VALUES(?1,?2,?3,?4)",
             params![Col(feed.end), Col(first), Col(feed.end_total), entries],
         )?;
-        match self.unwritten.events_max.take() {
-            Some(events_max) => self.trim_rows(db, events_max),
+        match self.unwritten.events_min.take() {
+            Some(events_min) => self.trim_rows(db, events_min),
             None => Ok(()),
         }
     }
@@ -145,25 +147,47 @@ impl Meta {
         Ok(entries)
     }
 
-    /// Noted, and done when the entries are written.
-    pub(super) fn trim(&mut self, events_max: u64) {
-        self.unwritten.events_max = Some(events_max);
+    /// The stored length of the feed; `None` when there is none, or one that is out of range.
+    pub(super) fn feed_events<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<u64>> {
+        if let Some(known) = self.feed_events {
+            return Ok(known);
+        }
+        let sql = "SELECT value FROM windlass_meta WHERE key='feed_events'";
+        let stored = db.one_readable(sql, [], |row| row.get::<_, Col<u64>>(0))?;
+        let events = stored.map(|events| events.0).filter(|events| check_feed_events(*events).is_ok());
+        Ok(*self.feed_events.insert(events))
     }
 
-    fn trim_rows<C: Source>(&mut self, db: &mut Db<C>, events_max: u64) -> Result<()> {
+    pub(super) fn set_feed_events<C: Source>(&mut self, db: &mut Db<C>, events: u64) -> Result<()> {
+        let sql = "INSERT INTO windlass_meta(key,value) VALUES('feed_events',?1) \
+                   ON CONFLICT(key) DO UPDATE SET value=excluded.value";
+        db.run(sql, [Col(events)])?;
+        self.feed_events = Some(Some(events));
+        Ok(())
+    }
+
+    /// Noted, and done when the entries are written.
+    pub(super) fn trim(&mut self, events_min: u64) {
+        self.unwritten.events_min = Some(events_min);
+    }
+
+    /// Deletes the oldest rows, a bounded number, while those that stay hold at least `events_min` events.
+    fn trim_rows<C: Source>(&mut self, db: &mut Db<C>, events_min: u64) -> Result<()> {
         let feed = self.feed(db)?;
-        if feed.end_total.saturating_sub(feed.begin_total) <= events_max {
+        if feed.end_total.saturating_sub(feed.begin_total) < events_min {
             return Ok(());
         }
-        let keep_from = feed.end_total - events_max;
-        // Totals rise with the numbers, so the first one that stays is found from the front.
-        let sql = concat!(
-            "SELECT ",
-            first!(),
-            ",total,number FROM windlass_feed WHERE number>=?1 AND total>=?2 ORDER BY number LIMIT 1"
-        );
-        let read = |row: &rusqlite::Row<'_>| Ok((read_end(row)?, row.get::<_, Col<u64>>(2)?));
-        if let Some(((begin, begin_total), number)) = db.one(sql, params![Col(feed.begin), Col(keep_from)], read)? {
+        let keep_from = feed.end_total - events_min;
+        // Totals rise with the numbers, so the first row that stays is found from the front.
+        let sql =
+            concat!("SELECT ", first!(), ",total,number FROM windlass_feed WHERE number>=?1 ORDER BY number LIMIT ?2");
+        let mut oldest = None;
+        db.each(sql, params![Col(feed.begin), Col(FEED_TRIM_MAX as u64 + 1)], |row| {
+            let (begin, begin_total) = read_end(row)?;
+            oldest = Some((begin, begin_total, row.get::<_, Col<u64>>(2)?));
+            Ok(begin_total <= keep_from)
+        })?;
+        if let Some((begin, begin_total, number)) = oldest {
             db.run("DELETE FROM windlass_feed WHERE number<?1", [number])?;
             self.feed = Some(FeedEnds { begin, begin_total, ..feed });
         }

@@ -53,6 +53,8 @@ ops! {
     ListRuns = "list_runs",
     RemoveRuns = "remove_runs",
     ReadFeed = "read_feed",
+    SetFeedEvents = "set_feed_events",
+    FeedEvents = "feed_events",
     Info = "info",
     Now = "now",
     Wait = "wait",

@@ -327,6 +327,14 @@ impl Feed for Observed {
     async fn read_feed(&self, request: FeedRequest) -> Result<FeedPage> {
         self.plain(Op::ReadFeed, request.max as usize, self.inner.read_feed(request)).await
     }
+
+    async fn set_feed_events(&self, events: u64) -> Result<()> {
+        self.plain(Op::SetFeedEvents, 1, self.inner.set_feed_events(events)).await
+    }
+
+    async fn feed_events(&self) -> Result<u64> {
+        self.plain(Op::FeedEvents, 1, self.inner.feed_events()).await
+    }
 }
 
 #[async_trait]

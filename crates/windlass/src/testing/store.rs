@@ -230,6 +230,8 @@ contract! {
     }
     Feed {
         read_feed(request: FeedRequest) -> FeedPage, inner.read_feed;
+        set_feed_events(events: u64) -> (), inner.set_feed_events;
+        feed_events() -> u64, inner.feed_events;
     }
 }
 
