@@ -3,7 +3,8 @@
 mod directory;
 pub mod doctor;
 mod error;
-mod keys;
+#[doc(hidden)]
+pub mod keys;
 pub mod link;
 pub mod options;
 mod record;
@@ -12,6 +13,7 @@ mod reply;
 pub mod scripts;
 mod store;
 mod url;
+mod whole;
 
 pub use options::{Options, Topology};
 pub use store::RedisStore;
