@@ -2,7 +2,7 @@
 -- move on a cluster leaves. A script that made a new `meta` there would hide the damage, and the halves could not be merged.
 --
 -- A store that has never been written has no `meta`. Idle workers register before anything is written (`bells`, `idle`,
--- `workers`), and pruning keeps its cursors in `meta`: so `layout` and `seq` say whether the store exists.
+-- `workers`), and pruning keeps its cursors in `meta`: so the counters and `layout` say whether the store exists.
 
 -- The type of each key, in the order of KEYS: hash, sorted set, stream, list; `-` may exist while `meta` does not.
 local TYPES = '-hzzhhx--hzzzhhzhzzhzzzhl-hzhhzzhzz'
@@ -15,8 +15,8 @@ local function is_there(i)
   return kind == 'x' and #call('XRANGE', KEYS[i], '-', '+', 'COUNT', 1) > 0
 end
 
-local exists = call('HMGET', META, 'layout', 'seq')
-if not exists[1] and not exists[2] then
+local exists = call('HMGET', META, 'layout', 'seq', 'feed')
+if not exists[1] and not exists[2] and not exists[3] then
   -- A script that was given some of the keys cannot look at the others: it must be called again with all of them.
   E.lacks_keys = KEYS[#TYPES] == nil
   local found = {}

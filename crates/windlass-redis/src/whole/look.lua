@@ -26,7 +26,7 @@ local function must_exist(name)
 end
 
 local meta = call('HMGET', KEYS[1], 'layout', 'seq', 'feed', 'queues')
-if meta[1] or meta[2] then
+if meta[1] or meta[2] or meta[3] then
   local counts, queues = { 0, 0, 0, 0, 0, 0 }, 0
   for id in gmatch(meta[4] or '', '%d+') do
     queues = queues + 1
