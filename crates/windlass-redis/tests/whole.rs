@@ -300,7 +300,7 @@ fn prefix_at(cluster: &Cluster, node: usize, name: &str) -> String {
 fn move_keys(cluster: &Cluster, prefix: &str, to: usize, names: &[&str]) {
     let slot = slot_of(prefix);
     let from = cluster.primary_of_slot(slot).unwrap();
-    drop(cluster.begin_migration(slot, to).unwrap());
+    let _migration = cluster.begin_migration(slot, to).unwrap();
     let port = cluster.node(to).unwrap().port().to_string();
     for name in names {
         let key = format!("{{{prefix}}}:{name}");
