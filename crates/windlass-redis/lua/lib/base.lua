@@ -31,7 +31,7 @@ local E = {
   TURN = 2 ^ 20,
   LONG = ('-'):rep(65),
   -- Work that the step has done, and how much it may do before it leaves the rest to the next call: a change of a plain job is 1,
-  -- of another one 3, 4 KiB of a record are 1. Measured on Redis 7.0, 384 are at most 20 ms. Time itself cannot be asked for: from
+  -- of another one 3, 4 KiB of a record are 1. Measured on Redis 7.0, 384 took up to 21 ms. Time itself cannot be asked for: from
   -- Redis 7.2 on it stands still in a script.
   work = 0, WORK_MAX = 384, RECORD_BYTES = 4096,
   -- Jobs that are read at once: their records may be large.
