@@ -4,12 +4,14 @@
 -- ARGV    clock, bell prefix, publish command; `1` for all or nothing, `2` to ask for refusals alone; lanes as create.lua reads them; count of jobs,
 --         then the jobs as create.lua reads them
 -- Answers `all` when all were created; else of each `created`, `existing`, `deduplicated <by>`, `replaced <old>`, `held <behind>`, `duplicate`, `full <max>`,
---         `lanes <count>`; or `bystander` when another one of all-or-nothing was refused
--- Bounds  one round per job, one directory of 1,024 lanes per new lane
+--         `lanes <count>`, `kinds <count>`; or `bystander` when another one of all-or-nothing was refused;
+--         `keys` when there is no store yet and not all keys were given: call again with all
+-- Bounds  one round per job, one directory of 2,048 lanes per new lane
 
 local quick = E.enqueue_quick()
 if quick then return quick end
 long_way()
+if E.lacks_keys then return { 'keys' } end
 
 -- 2 asks what would be refused, and nothing else.
 local mode = E.arg()

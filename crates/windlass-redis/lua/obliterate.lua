@@ -5,7 +5,7 @@
 --         whatever is counted), `1` to take active jobs too, the events as JSON: that
 --         of the pause, that of the end; the settings as text with the pause set
 -- Answers `missing`, `active <count>`, `ok`, and at the end `gone` or `left`
--- Bounds  one round per lane and group of the queue
+-- Bounds  one round per lane of the queue, 500 groups and 1,000 entries that belong to no job
 
 local name, phase, force, paused_event, gone_event, paused_settings = E.arg(), E.arg(), E.arg() == '1', E.arg(), E.arg(), E.arg()
 local q = E.find_queue(name)
@@ -22,10 +22,14 @@ if phase == 'begin' then
   return 'ok'
 end
 local ids, text = E.lanes_of(q)
+local GROUPS_MAX = 500
+local room = 1000
 local function empty(key, prefix)
-  local members = E.lex(key, '[' .. prefix, E.after_all(prefix), 1000)
+  if room == 0 then return false end
+  local members = E.lex(key, '[' .. prefix, E.after_all(prefix), room)
   for _, member in ipairs(members) do E.zput(key, member, false) end
-  return #members < 1000
+  room = room - #members
+  return room > 0
 end
 if q.s + q.r + q.a + q.S + q.F + q.C > 0 then
   if phase ~= 'rest' then return 'left' end
@@ -37,13 +41,19 @@ if q.s + q.r + q.a + q.S + q.F + q.C > 0 then
     return 'left'
   end
 end
-for _, id in ipairs(ids) do E.hput(META, 'l' .. id, false) end
-for key in gmatch('\n' .. text, '\n%d+ ([^\n]*)') do E.hput(META, 'k' .. q.id .. ' ' .. key, false) end
+-- Groups first, some at a time: the queue is gone with the last of them.
 local prefix = E.enc(q.id)
-for _, member in ipairs(call('ZRANGEBYLEX', E.GNAMES, '[' .. prefix, E.after_all(prefix))) do
+local groups = call('ZRANGEBYLEX', E.GNAMES, '[' .. prefix, E.after_all(prefix), 'LIMIT', 0, GROUPS_MAX)
+for _, member in ipairs(groups) do
   local g = E.group(tonumber(match(member, '\n(%d+)$')))
   if g then E.remove_group(g) else E.zput(E.GNAMES, member, false) end
 end
+if #groups == GROUPS_MAX then
+  E.finish()
+  return 'left'
+end
+for _, id in ipairs(ids) do E.hput(META, 'l' .. id, false) end
+for key in gmatch('\n' .. text, '\n%d+ ([^\n]*)') do E.hput(META, 'k' .. q.id .. ' ' .. key, false) end
 E.hput(E.GROUPS, q.plain, false)
 for minute = q.minute, q.minute ~= 0 and min(floor(now / 60000), q.minute + 10000) or -1 do
   E.hput(E.MINUTES, q.id .. ':' .. E.int(minute), false)

@@ -3,35 +3,38 @@
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; max, minutes kept, how long workers are kept in ms; count of rules, then of each
 --         its queue by name, state, age in ms or `-`, count or `-`
--- Answers how many were handled
--- Bounds  max of each; of logs 20,000 lines
+-- Answers how many were handled, and `1` when more is left of what could have been handled now
+-- Bounds  max of each, and the work of one step; of logs 4,000 lines
 
+-- Runs of one step: each may have 2,000 items and entries.
+local RUNS_MAX = 16
 local limit, minutes_kept, worker_ms = E.num(), E.num(), E.num()
 local handled = 0
 
 local function remove_all(ids, members, key, queue_id, state)
-  E.know(ids)
-  for i, id in ipairs(ids) do
+  handled = handled + E.each(ids, function(i, id)
     local j = E.readable(id, queue_id)
     if j and (key == E.REMOVABLE and j.remove_at or key == E.ENDED and E.ended_member(j) == members[i]) then
       E.remove(j, 'remove')
     elseif key == E.ENDED then
+      E.work = E.work + 1
       E.stray(E.ENDED, members[i], queue_id, state)
     else
+      E.work = E.work + 1
       E.zput(key, members[i], false)
     end
-  end
-  handled = handled + #ids
+  end)
 end
 
 -- Jobs that say themselves how long they are kept.
-local found = E.by_score(E.REMOVABLE, now, limit)
+local found = E.by_score(E.REMOVABLE, now, min(limit, E.WORK_MAX))
 local ids = {}
 for i, member in ipairs(found) do ids[i] = sub(member, 13) end
 remove_all(ids, found, E.REMOVABLE)
 
 -- Ended runs that were kept long enough.
-local runs = handled < limit and E.by_score(E.RUN_REMOVABLE, now, limit - handled) or {}
+local runs = handled < limit and not E.is_spent() and E.by_score(E.RUN_REMOVABLE, now, min(limit - handled, RUNS_MAX)) or {}
+if #runs == RUNS_MAX then E.work = E.WORK_MAX end
 E.know_runs(runs)
 for _, id in ipairs(runs) do
   local r = E.run(id)
@@ -69,23 +72,23 @@ end
 for _ = 1, E.num() do
   local name, state, age, count = E.arg(), E.arg(), E.opt(E.arg()), E.opt(E.arg())
   local q = E.find_queue(name)
-  if q and handled < limit then
+  if q and handled < limit and not E.is_spent() then
     local over = count and max(q[state] - count, 0) or 0
     if over > 0 then
-      local members = oldest(q, state, min(over, limit - handled))
+      local members = oldest(q, state, min(over, limit - handled, E.WORK_MAX))
       remove_all(ids_of(members, E.enc(q.id) .. state .. '0'), members, E.ENDED, q.id, state)
     end
-    if age and handled < limit then
+    if age and handled < limit and not E.is_spent() then
       local prefix = E.enc(q.id) .. state .. '0'
-      local members = E.lex(E.ENDED, '[' .. prefix, '[' .. prefix .. E.hex12(max(now - age, 0)) .. '~', limit - handled)
+      local members = E.lex(E.ENDED, '[' .. prefix, '[' .. prefix .. E.hex12(max(now - age, 0)) .. '~', min(limit - handled, E.WORK_MAX))
       remove_all(ids_of(members, prefix), members, E.ENDED, q.id, state)
     end
   end
 end
 
-if handled < limit then
-  local keys = E.by_score(E.DEDUP_AT, now, limit - handled)
-  handled = handled + #keys
+if handled < limit and not E.is_spent() then
+  local keys = E.by_score(E.DEDUP_AT, now, min(limit - handled, E.WORK_MAX))
+  handled, E.work = handled + #keys, E.work + #keys
   for _, key in ipairs(keys) do
     local row = E.key_row(key)
     if row and row.successor then
@@ -98,7 +101,7 @@ if handled < limit then
 end
 
 local edge = floor(now / 60000) - minutes_kept
-for _, q in ipairs(handled < limit and E.all_queues() or {}) do
+for _, q in ipairs(handled < limit and not E.is_spent() and E.all_queues() or {}) do
   local gone = 0
   -- ends because: `gone` rises to the limit
   while q.minute ~= 0 and q.minute < edge and gone < limit do
@@ -110,7 +113,7 @@ for _, q in ipairs(handled < limit and E.all_queues() or {}) do
 end
 
 -- Memos and workers of whom nothing was heard: looked through a bit at a time.
-if handled < limit then
+if handled < limit and not E.is_spent() then
   local cursor = call('HGET', META, 'memo_cursor') or '0'
   local page = call('HSCAN', E.CLAIMS, cursor, 'COUNT', 100)
   call('HSET', META, 'memo_cursor', page[1])
@@ -134,7 +137,7 @@ if handled < limit then
 end
 
 -- Logs of jobs and histories of runs that are gone, as many lines and entries as fit into one step.
-local lines_left = 20000
+local lines_left = E.is_spent() and 0 or 4000
 -- Takes up to so many numbered fields out; answers how many, and where to go on or nil.
 local function cut(key, name, from, to, longest)
   -- Nothing is longer; what says so would never come to its end.
@@ -180,6 +183,7 @@ while lines_left > 0 do
   local gone, left = empty(entry)
   lines_left, handled = lines_left - max(gone, 1), handled + 1
   if left then call('LSET', E.TRASH, 0, left) else call('LPOP', E.TRASH) end
+  if lines_left <= 0 then E.work = E.WORK_MAX end
 end
 
 -- Those who wait and are gone: looked through a bit at a time.
@@ -192,4 +196,4 @@ for i = 1, #waiting[2], 2 do
 end
 
 E.finish()
-return handled
+return { handled, E.is_spent() and '1' or '0' }

@@ -2,16 +2,16 @@
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; max
--- Answers how many were handled, and when there is more to do
--- Bounds  max jobs and runs
+-- Answers how many were handled, when there is more to do, and `1` when more is left of what could have been handled now
+-- Bounds  max jobs and runs, and the work of one step
 
 local limit = E.num()
-local found = E.by_score(E.LEASES, now, limit)
+local found = E.by_score(E.LEASES, now, min(limit, E.WORK_MAX))
+local handled = 0
 if #found > 0 then
   local ids = {}
   for i, member in ipairs(found) do ids[i] = sub(member, 13) end
-  E.know(ids)
-  for i, id in ipairs(ids) do
+  handled = E.each(ids, function(i, id)
     local j = E.readable(id)
     if j and j.state == 'a' and E.hex12(j.row) .. id == found[i] then
       if (j.expires or 0) > now then
@@ -22,13 +22,16 @@ if #found > 0 then
         E.reap(j)
       end
     else
+      E.work = E.work + 1
       E.stray_lease(found[i], E.peek(id))
     end
-  end
+  end)
 end
-local handled = #found
-if handled < limit then
-  local woken, all = E.wake_runs(limit - handled)
+local left = #found > handled or #found == E.WORK_MAX
+if handled < limit and not left then
+  local most = min(limit - handled, E.WORK_MAX)
+  local woken, all = E.wake_runs(most)
+  left = all == most
   for _, r in ipairs(woken) do E.ring_runs(r.kind, 1) end
   handled = handled + all
 end
@@ -37,4 +40,4 @@ local following = call('ZRANGE', E.LEASES, 0, 0, 'WITHSCORES')
 local at_time = tonumber(following[2] or nil)
 local wake = tonumber(call('ZRANGE', E.RUN_WAKE, 0, 0, 'WITHSCORES')[2] or nil)
 if wake and wake < (at_time or math.huge) then at_time = wake end
-return { handled, at_time and at_time > 0 and at_time < 1e15 and E.int(floor(at_time)) or '-' }
+return { handled, at_time and at_time > 0 and at_time < 1e15 and E.int(floor(at_time)) or '-', left and '1' or '0' }

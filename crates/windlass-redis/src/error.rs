@@ -100,6 +100,10 @@ fn read_final(code: &str, detail: &str, said: String) -> Error {
         "NOPROTO" => incompatible(format!("the server is too old ({said}); Redis 7.0 or later is needed")),
         // Our own scripts say these.
         "DAMAGED" => Error::corrupt(detail.split(" script: ").next().unwrap_or(detail)),
+        "HALF" => {
+            let names = detail.split(" script: ").next().unwrap_or(detail).trim().replace(' ', ", ");
+            crate::whole::half("meta", &names)
+        }
         "LAYOUT" => newer_layout(detail.split_ascii_whitespace().next().unwrap_or("?")),
         "ERR" => read_general(detail, &said),
         _ => Error::corrupt(said),

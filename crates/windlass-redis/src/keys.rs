@@ -4,10 +4,10 @@
 //! per queue, per group or per run: while a slot moves, Redis stops a script half-way that meets a key it did not declare.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 35;
+pub const COUNT: usize = 35;
 
 /// What the keys hold, in the order of the scripts (`lua/lib/base.lua`).
-pub(crate) const NAMES: [&str; COUNT] = [
+pub const NAMES: [&str; COUNT] = [
     "meta",
     "jobs",
     "ready",
@@ -44,6 +44,13 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "run_list",
     "run_removable",
 ];
+
+/// The type of each key, in the same order: `h` hash, `z` sorted set, `x` stream, `l` list.
+pub const TYPES: &str = "hhzzhhxzhhzzzhhzhzzhzzzhlhhzhhzzhzz";
+
+/// Keys that may exist while `meta` does not: workers register and wait before anything is written. So may the timekeeper,
+/// which is none of [`NAMES`]. With any other key present, a store without `meta` is damaged.
+pub const WITHOUT_META: [&str; 3] = ["bells", "idle", "workers"];
 
 /// The first of them are all that enqueuing plain jobs touches.
 pub(crate) const PLAIN: usize = 10;
@@ -127,5 +134,17 @@ mod tests {
             assert!(base.contains(&format!("KEYS[{}]", i + 1)), "key {}", i + 1);
         }
         assert!(!base.contains(&format!("KEYS[{}]", COUNT + 1)));
+    }
+
+    #[test]
+    fn the_scripts_use_the_same_types_and_exceptions() {
+        assert_eq!(TYPES.len(), COUNT);
+        let types = TYPES.chars().zip(NAMES).map(|(kind, name)| match name {
+            "meta" => '-',
+            name if WITHOUT_META.contains(&name) => '-',
+            _ => kind,
+        });
+        let line = format!("local TYPES = '{}'", types.collect::<String>());
+        assert!(include_str!("../lua/lib/whole.lua").contains(&line), "{line}");
     }
 }

@@ -4,7 +4,8 @@ mod directory;
 pub mod doctor;
 mod error;
 mod eviction;
-mod keys;
+#[doc(hidden)]
+pub mod keys;
 pub mod link;
 pub mod options;
 mod record;
@@ -13,6 +14,7 @@ mod reply;
 pub mod scripts;
 mod store;
 mod url;
+mod whole;
 
 pub use options::{Options, Topology};
 pub use store::RedisStore;

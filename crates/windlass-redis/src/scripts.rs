@@ -37,6 +37,8 @@ const ENGINE: [&str; 8] = lib!["tables", "jobs", "groups", "apply", "dedup", "qu
 const CLAIM: [&str; 3] = lib!["select", "claim", "report"];
 const MAKE: [&str; 1] = lib!["make"];
 const CREATE: [&str; 2] = lib!["make", "create"];
+/// Refuses half a store: in every script, before anything else but the fast paths.
+const WHOLE: &str = include_str!("../lua/lib/whole.lua");
 const REGISTER: [&str; 1] = lib!["register"];
 const STEPS: [&str; 1] = lib!["steps"];
 
@@ -80,6 +82,7 @@ fn assemble(name: &'static str, flags: Flags, quick: &[&[&str]], more: &[&[&str]
         quick.concat().iter().map(block).for_each(|part| add(&part));
         add("local function long_way()\nwith_runs()");
     }
+    add(&block(&WHOLE));
     ENGINE.iter().chain(more.concat().iter()).map(block).for_each(|part| add(&part));
     if !quick.is_empty() {
         add("end");
@@ -89,7 +92,7 @@ fn assemble(name: &'static str, flags: Flags, quick: &[&[&str]], more: &[&[&str]
 }
 
 /// A part without its comments: the server keeps the text, and parses it after every restart.
-fn strip(part: &str) -> String {
+pub(crate) fn strip(part: &str) -> String {
     let lines = part.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -168,6 +171,13 @@ mod tests {
     #[test]
     fn the_scripts_know_the_layout() {
         assert!(all().iter().all(|script| script.text().contains(&format!("\nE.LAYOUT = {LAYOUT}\n"))));
+    }
+
+    #[test]
+    fn every_script_checks_that_the_store_is_whole() {
+        for script in all() {
+            assert_eq!(script.text().matches("err = 'HALF '").count(), 1, "{}", script.name());
+        }
     }
 
     #[test]

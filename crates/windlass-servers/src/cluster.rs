@@ -227,6 +227,14 @@ impl Cluster {
         })
     }
 
+    /// Runs `redis-cli --cluster fix` against a node that is up, which brings the keys of slots whose move was interrupted
+    /// together, and hands back what it printed.
+    pub fn fix(&self) -> Result<String, ServerError> {
+        let node = self.nodes.iter().find(|node| node.is_up());
+        let node = node.ok_or_else(|| ServerError::NoSuchNode("no node is up".to_owned()))?;
+        node.cli(&["--cluster", "fix", &format!("127.0.0.1:{}", node.port()), "--cluster-yes"])
+    }
+
     /// What each node that is up says about all of them. One that does not answer says nothing.
     fn views(&self) -> Vec<(usize, Vec<Line>)> {
         let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up());

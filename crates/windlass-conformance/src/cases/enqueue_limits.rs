@@ -17,6 +17,8 @@ cases!("enqueue":
     a_full_queue_refuses_and_says_so,
     a_replacement_needs_no_room,
     lanes_are_bounded_and_freed_when_empty,
+    lanes_with_labels_leave_room_for_plain_jobs,
+    kinds_without_labels_leave_room_for_labels,
 );
 
 const LANES_MAX: usize = 1_024;
@@ -246,6 +248,7 @@ async fn lanes_are_bounded_and_freed_when_empty(ctx: Ctx) {
             // Half of them by kind, half by labels.
             if i.is_multiple_of(2) {
                 spec.kind = Kind::new(format!("kind{i}")).unwrap();
+                spec.labels = Labels::parse(["label"]).unwrap();
             } else {
                 spec.labels = Labels::parse([format!("label{i}")]).unwrap();
             }
@@ -269,4 +272,45 @@ async fn lanes_are_bounded_and_freed_when_empty(ctx: Ctx) {
     ctx.enqueue(lane(LANES_MAX)).await;
     assert!(ctx.try_enqueue(lane(LANES_MAX + 1)).await.is_err(), "one was freed, and one was taken");
     assert_eq!(lanes(ctx.store.queues().await.unwrap()), Some(1_024));
+}
+
+/// Jobs of a queue, each in a lane of its own.
+fn labelled(ctx: &Ctx, i: usize) -> NewJob {
+    ctx.job_with("wide", |spec| spec.labels = Labels::parse([format!("label{i}")]).unwrap())
+}
+
+async fn lanes_with_labels_leave_room_for_plain_jobs(ctx: Ctx) {
+    ctx.enqueue_all((0..LANES_MAX).map(|i| labelled(&ctx, i)).collect()).await;
+    // One by one, and all or none.
+    ctx.enqueue(ctx.job("wide", "plain")).await;
+    let answers = atomic(&ctx, vec![ctx.job("wide", "other"), ctx.job("wide", "third"), labelled(&ctx, 3)]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let before = snapshot(&ctx).await;
+    let refused = ctx.try_enqueue(labelled(&ctx, LANES_MAX)).await.unwrap_err();
+    assert!(matches!(refused, Error::Limit { max: 1_024, got: 1_025, .. }), "{refused:?}");
+    let answers = atomic(&ctx, vec![ctx.job("wide", "fourth"), labelled(&ctx, LANES_MAX)]).await;
+    assert!(matches!(answers[..], [Err(_), Err(Error::Limit { max: 1_024, got: 1_025, .. })]), "{answers:?}");
+    assert_eq!(snapshot(&ctx).await, before);
+    // A worker without labels gets the plain jobs.
+    let jobs = ctx.claim("w1", "wide", 10).await;
+    let mut kinds: Vec<String> = jobs.iter().map(|job| job.spec.kind.to_string()).collect();
+    kinds.sort();
+    assert_eq!(kinds, ["other", "plain", "third"]);
+}
+
+async fn kinds_without_labels_leave_room_for_labels(ctx: Ctx) {
+    let kind = |i: usize| ctx.job("wide", &format!("kind{i}"));
+    let ids = ctx.enqueue_all((0..LANES_MAX).map(kind).collect()).await;
+    ctx.enqueue(labelled(&ctx, 0)).await;
+    let answers = atomic(&ctx, vec![labelled(&ctx, 1), kind(0)]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let refused = ctx.try_enqueue(kind(LANES_MAX)).await.unwrap_err();
+    assert!(matches!(refused, Error::Limit { max: 1_024, got: 1_025, .. }), "{refused:?}");
+    // An empty lane makes room for one of its own kind.
+    let gone = ctx.enqueue(labelled(&ctx, 2)).await.id();
+    ctx.change(gone, ChangeOp::Remove).await.unwrap();
+    assert!(ctx.try_enqueue(kind(LANES_MAX)).await.is_err(), "a lane with labels is no room for a kind");
+    ctx.change(ids[5], ChangeOp::Remove).await.unwrap();
+    ctx.enqueue(kind(LANES_MAX)).await;
+    assert!(ctx.try_enqueue(kind(5)).await.is_err(), "one was freed, and one was taken");
 }

@@ -13,7 +13,7 @@ use crate::store::{EnqueueRequest, Enqueued, QueueSettings, check_batch};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// The most lanes of a queue.
+/// The most lanes with labels of a queue, and the most without: label sets do not keep plain jobs out.
 pub(super) const LANES_MAX: usize = 1_024;
 
 /// A job that was checked and whose hashes are known: done before the step, by whoever asks for it, because a step is
@@ -191,9 +191,9 @@ impl<T: Tables> Step<'_, T> {
         if let Some(lane) = self.tables.find_lane(queue, &spec.kind, &spec.labels)? {
             return Ok((queue, lane));
         }
-        let lanes = self.tables.lanes(queue)?;
-        if lanes.len() >= LANES_MAX {
-            self.drop_empty_lane(queue, lanes.len())?;
+        // Below the bound of either, neither kind of lane can have reached its own.
+        if self.tables.lanes(queue)?.len() >= LANES_MAX {
+            self.make_room_for_lane(queue, spec)?;
         }
         let id = LaneId(self.tables.next_seq()?);
         let (kind, labels) = (spec.kind.clone(), spec.labels.clone());
@@ -201,14 +201,18 @@ impl<T: Tables> Step<'_, T> {
         Ok((queue, id))
     }
 
-    /// Makes room for a lane by forgetting one that has no jobs.
-    fn drop_empty_lane(&mut self, queue: QueueId, count: usize) -> Result<()> {
-        let empty = self.lanes_where(queue, |lane| lane.jobs == 0)?;
+    /// Makes room for the lane of a job by forgetting one that has no jobs, if lanes with labels, or those without, are at their
+    /// bound.
+    fn make_room_for_lane(&mut self, queue: QueueId, spec: &JobSpec) -> Result<()> {
+        let has_labels = !spec.labels.is_empty();
+        let count = self.lanes_where(queue, |lane| lane.labels.is_empty() != has_labels)?.len();
+        if count < LANES_MAX {
+            return Ok(());
+        }
+        let empty = self.lanes_where(queue, |lane| lane.jobs == 0 && lane.labels.is_empty() != has_labels)?;
         match empty.first() {
             Some(lane) => self.tables.remove_lane(*lane),
-            None => {
-                Err(Error::limit("lanes (kinds and sets of labels) of the queue", LANES_MAX as u64, count as u64 + 1))
-            }
+            None => Err(too_many_lanes(spec, count as u64 + 1)),
         }
     }
 
@@ -259,7 +263,8 @@ impl<T: Tables> Step<'_, T> {
                 None => false,
             };
             if !known {
-                lanes = self.lanes_where(queue, |lane| lane.jobs > 0)?.len();
+                let has_labels = !spec.labels.is_empty();
+                lanes = self.lanes_where(queue, |lane| lane.jobs > 0 && lane.labels.is_empty() != has_labels)?.len();
             }
         }
         let len_max = len_max.filter(|_| spec.run.is_none());
@@ -273,15 +278,12 @@ impl<T: Tables> Step<'_, T> {
             Some(max) if length + queue.jobs >= max => return Err(full(&spec.queue, max)),
             _ => {}
         }
-        if !known
-            && queue.lanes.insert((spec.kind.clone(), spec.labels.clone()))
-            && lanes + queue.lanes.len() > LANES_MAX
-        {
-            return Err(Error::limit(
-                "lanes (kinds and sets of labels) of the queue",
-                LANES_MAX as u64,
-                LANES_MAX as u64 + 1,
-            ));
+        if !known && queue.lanes.insert((spec.kind.clone(), spec.labels.clone())) {
+            let new = if spec.labels.is_empty() { &mut queue.new_plain } else { &mut queue.new_labelled };
+            *new += 1;
+            if lanes + *new > LANES_MAX {
+                return Err(too_many_lanes(spec, LANES_MAX as u64 + 1));
+            }
         }
         queue.jobs += 1;
         plan.ids.insert(id, fingerprint);
@@ -300,6 +302,18 @@ struct BatchPlan {
 struct QueuePlan {
     jobs: u64,
     lanes: BTreeSet<(crate::name::Kind, crate::name::Labels)>,
+    /// New lanes among them without labels, and with labels.
+    new_plain: usize,
+    new_labelled: usize,
+}
+
+fn too_many_lanes(spec: &JobSpec, got: u64) -> Error {
+    let what = if spec.labels.is_empty() {
+        "the number of kinds without labels of the queue"
+    } else {
+        "the number of lanes with labels (kinds and sets of labels) of the queue"
+    };
+    Error::limit(what, LANES_MAX as u64, got)
 }
 
 /// Jobs that wait, scheduled ones included.

@@ -94,8 +94,14 @@ local function know_group(j)
   if j.state == 'r' and not j.group and E.queue(j.queue) then j.group = E.group_for(j, E.queue(j.queue)) end
 end
 
+-- Counts a change of a job as work: one with a group, a dedup key, a log or a run touches more.
+local function count_work(j)
+  E.work = E.work + (j.flags == '-' and not j.run and 1 or 3)
+end
+
 -- Changes a job: `change` makes it what it becomes, everything else follows.
 function E.apply(j, verb, change)
+  count_work(j)
   local q = E.queue(j.queue)
   know_group(j)
   local from, ord, group_id, ready_at, claimed = j.state, j.ord, j.group, j.ready_at, j.claimed
@@ -137,6 +143,7 @@ end
 
 -- Removes a job and all that hangs on it.
 function E.remove(j, verb)
+  count_work(j)
   local q, l = E.queue(j.queue), E.lane(j.lane)
   know_group(j)
   if j.run and not is_ended(j.state) then E.tell_run(j, nil) end

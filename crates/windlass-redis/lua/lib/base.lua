@@ -30,6 +30,12 @@ local E = {
   -- How far one job of weight 1 moves a group's virtual time.
   TURN = 2 ^ 20,
   LONG = ('-'):rep(65),
+  -- Work that the step has done, and how much it may do before it leaves the rest to the next call: a change of a plain job is 1,
+  -- of another one 3, 4 KiB of a record are 1. Measured on Redis 7.0, 384 took up to 21 ms. Time itself cannot be asked for: from
+  -- Redis 7.2 on it stands still in a script.
+  work = 0, WORK_MAX = 384, RECORD_BYTES = 4096,
+  -- Jobs that are read at once: their records may be large.
+  SLICE = 16,
 }
 -- The store's clock. ARGV[1] is empty but in tests, which set it.
 local now
@@ -76,6 +82,11 @@ end
 -- The text after `text` in every order that we use.
 function E.after_all(prefix)
   return '(' .. prefix .. '\255'
+end
+
+-- Whether the step has done as much as one step may do.
+function E.is_spent()
+  return E.work >= E.WORK_MAX
 end
 
 -- Calls a variadic command in bounded pieces.

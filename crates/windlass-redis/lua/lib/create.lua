@@ -2,7 +2,13 @@
 -- and its fingerprint, a line end, and the rest of its record, which no script reads. Others: `J`, id, the fields (fingerprint,
 -- lane, due, priority, flags and run, attempts, stalls, dedup key, mode, ttl, keep and keep, group), and the rest of the record.
 
+-- Lanes with labels of a queue, at most; and as many without. So label sets do not keep plain jobs out.
 local LANES_MAX = 1024
+-- The key of a lane is its kind, and behind this its labels.
+local BETWEEN = '\31'
+local function has_labels(key)
+  return key:find(BETWEEN, 1, true) ~= nil
+end
 local call_lanes = {}
 E.call_lanes = call_lanes
 
@@ -89,7 +95,11 @@ local function directory(q)
   local d = directories[q.id]
   if not d then
     local ids, text = E.lanes_of(q)
-    d = { ids = ids, text = text }
+    d = { ids = ids, text = text, labelled = {}, count = { [true] = 0, [false] = 0 } }
+    for id, key in gmatch('\n' .. text, '\n(%d+) ([^\n]*)') do
+      d.labelled[tonumber(id)] = has_labels(key)
+      d.count[has_labels(key)] = d.count[has_labels(key)] + 1
+    end
     directories[q.id] = d
   end
   return d
@@ -99,13 +109,14 @@ local function put_directory(q, d)
   E.new_version(q)
 end
 
--- Makes room for a lane by forgetting one that has no jobs; false when there is none.
-local function drop_empty_lane(q, d)
+-- Makes room for a lane, with labels or without, by forgetting one of these that has no jobs; false when there is none.
+local function drop_empty_lane(q, d, labelled)
   E.know_lanes(d.ids)
   for i, id in ipairs(d.ids) do
     local l = E.lane(id)
-    if not l or l.jobs == 0 then
+    if d.labelled[id] == labelled and (not l or l.jobs == 0) then
       table.remove(d.ids, i)
+      d.count[labelled] = d.count[labelled] - 1
       local before, key, behind = match('\n' .. d.text, '^(.-)\n' .. id .. ' ([^\n]*)(.*)$')
       d.text = sub(before .. behind, 2)
       E.lane_cache[id], E.dirty_lanes[id] = false, nil
@@ -126,12 +137,16 @@ local function lane_for(job)
   local q = E.queue_for(l.queue_name)
   if l.id and E.lane(l.id) then return q, E.lane(l.id) end
   local d = directory(q)
-  if #d.ids >= LANES_MAX and not drop_empty_lane(q, d) then return nil, 'lanes ' .. #d.ids + 1 end
+  local labelled = has_labels(l.key)
+  if d.count[labelled] >= LANES_MAX and not drop_empty_lane(q, d, labelled) then
+    return nil, (labelled and 'lanes ' or 'kinds ') .. d.count[labelled] + 1
+  end
   l.id = E.bump(E.LANE_N)
   local made = { id = l.id, queue = q.id, ready = 0, jobs = 0, head = '0' }
   E.lane_cache[l.id] = made
   E.touch_lane(made)
   d.ids[#d.ids + 1] = l.id
+  d.labelled[l.id], d.count[labelled] = labelled, d.count[labelled] + 1
   d.text = (d.text == '' and '' or d.text .. '\n') .. l.id .. ' ' .. l.key
   put_directory(q, d)
   E.hput(META, 'k' .. q.id .. ' ' .. l.key, l.id)
@@ -344,12 +359,12 @@ function E.refusal(job, plans)
   local q = E.find_queue(l.queue_name)
   local plan = plans[l.queue_name]
   if not plan then
-    plan = { jobs = 0, new = 0, lanes = {}, used = 0 }
+    plan = { jobs = 0, lanes = {}, used = { [true] = 0, [false] = 0 } }
     if q then
       local d = directory(q)
       E.know_lanes(d.ids)
       for _, id in ipairs(d.ids) do
-        if E.lane(id) and E.lane(id).jobs > 0 then plan.used = plan.used + 1 end
+        if E.lane(id) and E.lane(id).jobs > 0 then plan.used[d.labelled[id]] = plan.used[d.labelled[id]] + 1 end
       end
     end
     plans[l.queue_name] = plan
@@ -359,8 +374,9 @@ function E.refusal(job, plans)
   -- An empty lane counts as none: an earlier job of the call may take its place.
   if not known and not plan.lanes[l.key] then
     plan.lanes[l.key] = true
-    plan.new = plan.new + 1
-    if plan.used + plan.new > LANES_MAX then return 'lanes ' .. LANES_MAX + 1 end
+    local labelled = has_labels(l.key)
+    plan.used[labelled] = plan.used[labelled] + 1
+    if plan.used[labelled] > LANES_MAX then return (labelled and 'lanes ' or 'kinds ') .. LANES_MAX + 1 end
   end
   plan.jobs = plan.jobs + 1
   return nil

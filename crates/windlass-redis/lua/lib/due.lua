@@ -7,7 +7,7 @@ function E.next_due(q)
   return first and tonumber(sub(first, #prefix + 1, #prefix + 12), 16) or nil
 end
 
--- Makes due jobs of a queue ready, in the order of their times.
+-- Makes due jobs of a queue ready, in the order of their times, until the step has done enough; answers how many.
 function E.promote_due(q, limit)
   local prefix = E.enc(q.id)
   local found = E.lex(E.SCHED, '[' .. prefix, '[' .. prefix .. E.hex12(max(now, 0)) .. '~', limit)
@@ -16,16 +16,15 @@ function E.promote_due(q, limit)
     local lane_id, id_at = E.dec(member, #prefix + 25)
     ids[i], lanes[i] = sub(member, id_at), lane_id or 0
   end
-  E.know(ids)
-  for i, id in ipairs(ids) do
+  return E.each(ids, function(i, id)
     local j = E.readable(id, q.id, lanes[i])
     if not j or j.state ~= 's' or E.sched_member(j) ~= found[i] then
+      E.work = E.work + 1
       E.stray(E.SCHED, found[i], q.id, 's')
     elseif E.has_flag(j, 'g') and not E.head(j) then
       E.set_aside(j, 'its record cannot be read')
     else
       E.promote(j)
     end
-  end
-  return #ids
+  end)
 end

@@ -173,6 +173,7 @@ function E.wake_groups(q, limit)
   E.know_groups(ids)
   for i, id in ipairs(ids) do
     local g = E.group(id)
+    E.work = E.work + 1
     if g and g.wake and E.queue(g.queue) then
       E.park_group(g, g.parked, nil)
       E.review(g)

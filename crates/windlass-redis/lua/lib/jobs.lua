@@ -158,6 +158,7 @@ function E.know(ids, heads)
       end
       if j then
         j.record = records[i]
+        if j.record then E.work = E.work + #j.record / E.RECORD_BYTES end
         E.read(j, lives_of[id])
         -- Payloads may be large, and most of those who look at a job do not look at its payload.
         if not heads then j.record = nil end
@@ -169,6 +170,18 @@ function E.know(ids, heads)
     if j and not j.state and not j.broken then E.read(j, lives_of[id]) end
   end
   if heads then E.know_records(ids) end
+end
+
+-- Handles jobs in order, a few at a time, until the step has done enough; answers how many were handled. The first few always are, so
+-- that whoever calls again for the rest gets on.
+function E.each(ids, handle)
+  for from = 1, #ids, E.SLICE do
+    if from > 1 and E.is_spent() then return from - 1 end
+    local to = min(from + E.SLICE - 1, #ids)
+    E.know({ unpack(ids, from, to) })
+    for i = from, to do handle(i, ids[i]) end
+  end
+  return #ids
 end
 
 -- Loads the records of jobs that were loaded without.

@@ -5,6 +5,7 @@
 
 mod ask;
 mod feed;
+mod half;
 mod orphans;
 mod rights;
 mod server;
@@ -113,6 +114,9 @@ pub async fn examine(options: &Options, depth: Depth) -> Result<Examination> {
     let forbidden = rights.iter().any(|one| one.severity == Severity::Error);
     findings.append(&mut rights);
     if sizes::foreign(&store, &mut findings).await {
+        return Ok(Examination { findings, usable: false });
+    }
+    if half::look(&store, &mut findings).await {
         return Ok(Examination { findings, usable: false });
     }
     // What fails here has its cause above, or is worth saying.

@@ -10,6 +10,7 @@ use crate::error::{self, incompatible, unavailable};
 use crate::keys::Keys;
 use crate::options::{Node, Secret, Tls, Topology};
 use crate::scripts;
+use crate::whole;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
@@ -235,6 +236,12 @@ async fn greet(shared: &Shared, conn: Conn, errand: &Errand<'_>) -> Result<Greet
         }
         if asks {
             hello.add_command(rights::question(options));
+            let mut words = whole::question(&Keys::new(&options.prefix)).into_iter();
+            let mut look = redis::cmd(&words.next().unwrap_or_default());
+            for word in words {
+                look.arg(word);
+            }
+            hello.add_command(look);
         }
         let count = hello.len();
         let answers =
@@ -246,6 +253,7 @@ async fn greet(shared: &Shared, conn: Conn, errand: &Errand<'_>) -> Result<Greet
                 check_layout(answers.next())?;
                 let known = answers.next();
                 rights::judge(answers.next(), options)?;
+                whole::check(answers.next().as_ref())?;
                 if errand.durable && shared.purpose == Purpose::Work {
                     check_replicas(shared, &info)?;
                 }

@@ -15,7 +15,8 @@ use windlass_core::store::{
 };
 use windlass_core::{Error, Result};
 
-/// Changes of one script: a server does nothing else meanwhile.
+/// Changes that one script is given, at most. It makes as many of them as are little enough work for one step, because a server
+/// does nothing else meanwhile.
 const PIECE: usize = 500;
 
 /// A job, what is done to it, and with what.
@@ -60,17 +61,23 @@ impl RedisStore {
     async fn apply(&self, mode: Mode<'_>, asked: &[Asked<'_>]) -> Result<Vec<Result<String>>> {
         self.caller.signals.check_open()?;
         let (mut answers, mut went, mut failed) = (Vec::with_capacity(asked.len()), asked.is_empty(), None);
-        for piece in asked.chunks(PIECE) {
-            match self.apply_piece(mode, piece).await {
+        let mut rest = asked;
+        while !rest.is_empty() {
+            let piece = &rest[..rest.len().min(PIECE)];
+            let made = match self.apply_piece(mode, piece).await {
                 Ok(words) => {
                     went = true;
+                    let made = words.len();
                     answers.extend(words.into_iter().map(Ok));
+                    made
                 }
                 Err(error) => {
                     answers.extend(piece.iter().map(|_| Err(error.clone())));
                     failed = failed.or(Some(error));
+                    piece.len()
                 }
-            }
+            };
+            rest = rest.get(made..).unwrap_or_default();
         }
         // When one piece went well, its callers must know.
         failed.filter(|_| !went).map_or(Ok(answers), Err)
@@ -85,6 +92,7 @@ impl RedisStore {
         Ok(count)
     }
 
+    /// Applies the first of these changes, as many as one script makes; the script's word for each, at least one.
     async fn apply_piece(&self, mode: Mode<'_>, asked: &[Asked<'_>]) -> Result<Vec<String>> {
         let mut call = self.caller.script(AT.change);
         match mode.states {
@@ -97,7 +105,11 @@ impl RedisStore {
             call.arg_fmt(id).arg(op).arg(argument);
         }
         let mut items = Items::of(self.caller.run_durably(call).await?)?;
-        let answers = asked.iter().map(|_| items.text()).collect::<Result<Vec<_>>>()?;
+        let made = items.left();
+        if made == 0 || made > asked.len() {
+            return Err(odd("a script has made other changes than it was given"));
+        }
+        let answers = (0..made).map(|_| items.text()).collect::<Result<Vec<_>>>()?;
         let mut effects = Effects::default();
         for ((id, ..), answer) in asked.iter().zip(&answers) {
             if matches!(answer.as_str(), "ok -" | "ok S" | "ok F" | "ok C") {

@@ -16,8 +16,10 @@ use windlass_core::name::QueueName;
 use windlass_core::store::{EnqueueRequest, Enqueued, check_batch};
 use windlass_core::{Error, Result};
 
-/// Jobs of one script: a server does nothing else meanwhile. An atomic call is one script, however long.
+/// Plain jobs of one script: a server does nothing else meanwhile. An atomic call is one script, however long.
 const PIECE: usize = 500;
+/// A job with a group, a dedup key or a due time is as much work as so many plain ones.
+const WORK_OF_OTHERS: usize = 3;
 /// Calls under way at once.
 const UNDER_WAY_MAX: usize = 2;
 /// Bytes of one script, one large job excepted.
@@ -204,11 +206,11 @@ async fn enqueue_counted(caller: &Caller, jobs: &[&Prepared], atomic: bool) -> (
 pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: bool) -> Result<Vec<Result<Enqueued>>> {
     let plain = jobs.iter().all(|job| is_plain(&job.job));
     let keys = if plain { caller.keys.plain() } else { caller.keys.all() };
-    let mut call = caller.script_over(AT.enqueue, keys);
-    call.arg(if atomic { "1" } else { "0" });
-    add_jobs(&mut call, jobs.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
-    let mut items = Items::of(caller.run_durably(call).await?)?;
-    let first = items.text()?;
+    let (mut first, mut items) = call_enqueue(caller, keys, jobs, atomic).await?;
+    if first == "keys" {
+        // The first jobs of a store: the script looks at all keys before it makes one.
+        (first, items) = call_enqueue(caller, caller.keys.all(), jobs, atomic).await?;
+    }
     if first == "all" {
         return Ok(jobs.iter().map(|job| Ok(Enqueued::Created { id: job.id })).collect());
     }
@@ -217,14 +219,24 @@ pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: b
     jobs.iter().map(|job| Ok(enqueued(&next()?, job.id, &job.job.spec.queue))).collect()
 }
 
+/// Calls the script; its first word, and what follows.
+async fn call_enqueue(caller: &Caller, keys: &[String], jobs: &[&Prepared], atomic: bool) -> Result<(String, Items)> {
+    let mut call = caller.script_over(AT.enqueue, keys);
+    call.arg(if atomic { "1" } else { "0" });
+    add_jobs(&mut call, jobs.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
+    let mut items = Items::of(caller.run_durably(call).await?)?;
+    Ok((items.text()?, items))
+}
+
 /// How many of these jobs go into one script.
 pub(super) fn piece_of(jobs: &[&Prepared]) -> usize {
-    let mut bytes = 0;
+    let (mut bytes, mut work) = (0, 0);
     let fits = |job: &&&Prepared| {
         bytes += job.job.spec.payload.bytes.len();
-        bytes <= PIECE_BYTES
+        work += if is_plain(&job.job) { 1 } else { WORK_OF_OTHERS };
+        bytes <= PIECE_BYTES && work <= PIECE
     };
-    jobs.iter().take(PIECE).take_while(fits).count().max(1)
+    jobs.iter().take_while(fits).count().max(1)
 }
 
 fn prepare(job: NewJob) -> Result<Prepared> {
@@ -253,7 +265,12 @@ pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enq
         }
         "lanes" => {
             let got = number(rest)?;
-            Err(Error::limit("lanes (kinds and sets of labels) of the queue", got - 1, got))
+            let what = "the number of lanes with labels (kinds and sets of labels) of the queue";
+            Err(Error::limit(what, got - 1, got))
+        }
+        "kinds" => {
+            let got = number(rest)?;
+            Err(Error::limit("the number of kinds without labels of the queue", got - 1, got))
         }
         "bystander" => Err(bystander()),
         _ => Err(odd(answer)),

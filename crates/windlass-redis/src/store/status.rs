@@ -10,7 +10,7 @@ use windlass_core::name::{GroupName, QueueName};
 use windlass_core::rate::{Meter, Rate};
 use windlass_core::store::{
     FeedEvent, GroupPage, GroupSettings, GroupStatus, GroupsRequest, MINUTES_KEPT, MetricsRequest, MinuteMetrics,
-    QueueSettings, QueueStatus, Setting, Sweep, SweepKind, Swept, WORKER_KEPT_MS,
+    QueueSettings, QueueStatus, RetentionRule, Setting, Sweep, SweepKind, Swept, WORKER_KEPT_MS,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -118,8 +118,9 @@ impl RedisStore {
             let mut call = self.caller.script(AT.configure);
             call.arg(name.as_str()).arg("queue").arg(event(&FeedEvent::Settings(setting.clone()))?);
             call.arg(settings_text(&settings)?).arg(if whole { "*" } else { &stored });
-            if one(self.caller.run_durably(call).await?)? == "ok" {
-                return Ok(());
+            let answer = one(self.caller.run_durably(call).await?)?;
+            if answer != "changed" {
+                return self.review_parked(name, answer).await;
             }
         }
         Err(Error::Unavailable { reason: "the settings are changed by too many at once".to_owned() })
@@ -140,40 +141,78 @@ impl RedisStore {
         one(self.caller.run_durably(call).await?).map(drop)
     }
 
+    /// Goes on with the review of parked groups where the last script has stopped. Its settings hold already.
+    async fn review_parked(&self, queue: &QueueName, mut answer: String) -> Result<()> {
+        loop {
+            match answer.split_once(' ') {
+                None if answer == "ok" => return Ok(()),
+                Some(("more", group)) => {
+                    let mut call = self.caller.script(AT.configure);
+                    call.arg(queue.as_str()).arg("review").arg("").arg(group);
+                    answer = one(self.caller.run_durably(call).await?)?;
+                }
+                _ => return Err(odd(&answer)),
+            }
+        }
+    }
+
+    /// Handles up to `max` items, in as many scripts as it takes: each does a bounded amount of work.
     pub(super) async fn sweep_once(&self, sweep: Sweep) -> Result<Swept> {
         sweep.check()?;
         let max = u64::from(sweep.max);
-        let script = match sweep.kind {
-            SweepKind::Reap => AT.reap,
-            SweepKind::Promote => AT.promote,
-            SweepKind::Prune => return self.prune(max).await,
+        let rules = match sweep.kind {
+            SweepKind::Prune => self.retention_rules().await?,
+            SweepKind::Reap | SweepKind::Promote => Vec::new(),
         };
+        let mut swept = Swept { handled: 0, more: false, next_at: None };
+        loop {
+            let asked = max - swept.handled;
+            let step = match sweep.kind {
+                SweepKind::Reap => self.sweep_step(AT.reap, asked).await?,
+                SweepKind::Promote => self.sweep_step(AT.promote, asked).await?,
+                SweepKind::Prune => self.prune_step(asked, &rules).await?,
+            };
+            swept.handled += step.handled;
+            swept.next_at = step.next_at;
+            swept.more = swept.handled >= max;
+            if swept.more || !step.more {
+                return Ok(swept);
+            }
+        }
+    }
+
+    async fn sweep_step(&self, script: usize, max: u64) -> Result<Swept> {
         let mut call = self.caller.script(script);
         call.arg_fmt(max);
         let mut items = self.caller.items(call).await?;
-        let handled = items.number()?;
-        Ok(Swept { handled, more: handled >= max, next_at: maybe_time(&items.text()?)? })
+        let (handled, next_at) = (items.number()?, maybe_time(&items.text()?)?);
+        Ok(Swept { handled, more: items.text()? == "1", next_at })
     }
 
-    async fn prune(&self, max: u64) -> Result<Swept> {
-        let queues = self.look_at(&[]).await?;
+    /// What is kept for how long, of all queues.
+    async fn retention_rules(&self) -> Result<Vec<(QueueName, State, RetentionRule)>> {
         let mut rules = Vec::new();
-        for (name, queue) in &queues {
+        for (name, queue) in self.look_at(&[]).await? {
             for state in [State::Succeeded, State::Failed, State::Cancelled] {
                 let rule = queue.settings.retention.rule(state);
                 if rule.age_ms.is_some() || rule.count.is_some() {
-                    rules.push((name, crate::reply::state_letter(state), rule));
+                    rules.push((name.clone(), state, rule));
                 }
             }
         }
+        Ok(rules)
+    }
+
+    async fn prune_step(&self, max: u64, rules: &[(QueueName, State, RetentionRule)]) -> Result<Swept> {
         let dash = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         let mut call = self.caller.script(AT.prune);
         call.arg_fmt(max).arg_fmt(MINUTES_KEPT).arg_fmt(WORKER_KEPT_MS).arg_fmt(rules.len());
-        for (name, letter, rule) in rules {
+        for (name, state, rule) in rules {
+            let letter = crate::reply::state_letter(*state);
             call.arg(name.as_str()).arg(letter).arg(dash(rule.age_ms)).arg(dash(rule.count));
         }
-        let handled = number(&one(self.caller.run(call).await?)?)?;
-        Ok(Swept { handled, more: handled >= max, next_at: None })
+        let mut items = self.caller.items(call).await?;
+        Ok(Swept { handled: items.number()?, more: items.text()? == "1", next_at: None })
     }
 }
 

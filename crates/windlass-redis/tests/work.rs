@@ -1,0 +1,182 @@
+//! A server does nothing else while a script runs, so no change of many jobs may do more than some work in one script.
+//!
+//! Work is counted and not timed, so that a busy machine changes nothing: every script runs with a counter in front (`work.lua`) of
+//! its commands, of their arguments and answers, and of every 4 KiB in them. A script that does more than `WORK_MAX` fails.
+//! On an idle machine that much work took less than 50 ms, by `SLOWLOG`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
+
+mod support;
+
+use support::{block, claim, fresh_url, job_with, keep, open_with_scripts, virtual_clock};
+use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, NewJob};
+use windlass_core::name::{DedupKey, GroupName, QueueName};
+use windlass_core::payload::Payload;
+use windlass_core::store::{
+    ChangeMany, ChangeManyOp, EnqueueRequest, Filter, GroupSettings, JobQueue, LogAppend, LogLine, LogSink, LogStream,
+    QueueSettings, Setting, Sweep, SweepKind,
+};
+use windlass_core::time::{Timestamp, VirtualClock};
+use windlass_redis::link::Script;
+use windlass_redis::{RedisStore, scripts};
+use windlass_servers::Redis;
+
+/// What one script may do.
+const WORK_MAX: u32 = 12_000;
+/// Jobs of one scenario; more than one script may change, whatever they are.
+const JOBS: usize = 1_500;
+const DAY_MS: u64 = 86_400_000;
+
+/// The scripts with the counter in front.
+fn counted() -> &'static [Script] {
+    let counter = format!("local WORK_MAX = {WORK_MAX}\n{}", include_str!("work.lua"));
+    let with = |script: &Script| {
+        let (flags, rest) = script.text().split_once('\n').unwrap();
+        // Claims and reports are as long as their authors ask for.
+        let counter = if matches!(script.name(), "claim" | "report") { "" } else { &counter };
+        Script::new(script.name(), format!("{flags}\n{counter}\n{rest}"))
+    };
+    keep(scripts::all().iter().map(with).collect())
+}
+
+fn queue() -> QueueName {
+    "q".try_into().unwrap()
+}
+
+type Edit = fn(usize, &mut JobSpec);
+
+fn plain(_: usize, _: &mut JobSpec) {}
+
+/// A group and a dedup key of its own.
+fn rich(i: usize, spec: &mut JobSpec) {
+    spec.group = Some(GroupName::new(format!("g{i}")).unwrap());
+    let by = DedupBy::Key(DedupKey::new(format!("k{i}")).unwrap());
+    spec.dedup = Some(Dedup { by, mode: DedupMode::Reject, ttl_ms: None });
+}
+
+fn large(_: usize, spec: &mut JobSpec) {
+    spec.payload = Payload::json(&"x".repeat(50_000)).unwrap();
+}
+
+async fn fill(store: &RedisStore, count: usize, edit: Edit, due: Due) {
+    for from in (0..count).step_by(1_000) {
+        let new = |i| job_with(|spec| edit(i, spec)).due(due);
+        let jobs: Vec<NewJob> = (from..count.min(from + 1_000)).map(new).collect();
+        for answer in store.enqueue(EnqueueRequest::new(jobs)).await.unwrap() {
+            answer.unwrap();
+        }
+    }
+}
+
+/// Changes all jobs of the queue; how many were changed.
+async fn change(store: &RedisStore, op: ChangeManyOp) -> usize {
+    let mut request = ChangeMany { filter: Filter::queue(queue()), op, max: 10_000, cursor: None };
+    let mut changed = 0;
+    loop {
+        let done = store.change_many(request.clone()).await.unwrap();
+        changed += usize::try_from(done.changed).unwrap();
+        if done.cursor.is_none() {
+            return changed;
+        }
+        request.cursor = done.cursor;
+    }
+}
+
+async fn sweep(store: &RedisStore, kind: SweepKind) -> usize {
+    let swept = store.sweep(Sweep { kind, max: 10_000 }).await.unwrap();
+    assert!(!swept.more, "{swept:?}");
+    usize::try_from(swept.handled).unwrap()
+}
+
+async fn claim_all(store: &RedisStore, count: usize) {
+    assert_eq!(claim(store, "w", 10_000).await.len(), count);
+}
+
+/// Every change of many jobs, on jobs of one form.
+async fn changes(store: &RedisStore, clock: &VirtualClock, count: usize, edit: Edit) {
+    fill(store, count, edit, Due::Now).await;
+    assert_eq!(change(store, ChangeManyOp::CancelAll).await, count);
+    assert_eq!(change(store, ChangeManyOp::Clean { older_than_ms: 0 }).await, count);
+    fill(store, count, edit, Due::DelayMs(60_000)).await;
+    assert_eq!(change(store, ChangeManyOp::PromoteAll).await, count);
+    assert_eq!(change(store, ChangeManyOp::Drain { scheduled: true }).await, count);
+    fill(store, count, edit, Due::DelayMs(1_000)).await;
+    clock.advance_ms(1_000);
+    assert_eq!(sweep(store, SweepKind::Promote).await, count);
+    for _ in 0..2 {
+        claim_all(store, count).await;
+        clock.advance_ms(DAY_MS);
+        assert_eq!(sweep(store, SweepKind::Reap).await, count);
+    }
+    assert_eq!(change(store, ChangeManyOp::RetryFailed).await, count);
+    assert_eq!(change(store, ChangeManyOp::CancelAll).await, count);
+    clock.advance_ms(100 * DAY_MS);
+    assert!(sweep(store, SweepKind::Prune).await >= count);
+    fill(store, count, edit, Due::Now).await;
+    assert_eq!(change(store, ChangeManyOp::Obliterate { force: false }).await, count);
+}
+
+fn run_changes(count: usize, edit: Edit) {
+    let server = Redis::start().unwrap();
+    let clock = virtual_clock();
+    let store = open_with_scripts(&fresh_url(&server.url()), &clock, counted());
+    block(changes(&store, &clock, count, edit));
+}
+
+#[test]
+fn slow_changes_of_many_plain_jobs_are_bounded_by_work() {
+    run_changes(JOBS, plain);
+}
+
+#[test]
+fn slow_changes_of_many_jobs_with_groups_and_keys_are_bounded_by_work() {
+    run_changes(JOBS, rich);
+}
+
+#[test]
+fn slow_changes_of_many_large_jobs_are_bounded_by_work() {
+    run_changes(JOBS / 2, large);
+}
+
+/// A setting of all groups concerns every parked group.
+#[test]
+fn slow_a_setting_of_many_parked_groups_is_bounded_by_work() {
+    let server = Redis::start().unwrap();
+    let store = open_with_scripts(&fresh_url(&server.url()), &virtual_clock(), counted());
+    block(async {
+        let cap = async |cap| {
+            let groups = GroupSettings { cap: Some(cap), ..GroupSettings::default() };
+            let settings = QueueSettings { groups, ..QueueSettings::default() };
+            store.configure(Setting::Queue { queue: queue(), settings }).await.unwrap();
+        };
+        cap(1).await;
+        let two_each: Edit = |i, spec| spec.group = Some(GroupName::new(format!("g{}", i / 2)).unwrap());
+        fill(&store, 2 * JOBS, two_each, Due::Now).await;
+        claim_all(&store, JOBS).await;
+        assert!(claim(&store, "w", 1).await.is_empty(), "every group is at its cap");
+        cap(2).await;
+        claim_all(&store, JOBS).await;
+    });
+}
+
+/// Logs of removed jobs go bit by bit.
+#[test]
+fn slow_the_removal_of_long_logs_is_bounded_by_work() {
+    let server = Redis::start().unwrap();
+    let (url, clock) = (fresh_url(&server.url()), virtual_clock());
+    let store = open_with_scripts(&url, &clock, counted());
+    block(async {
+        fill(&store, 1, plain, Due::Now).await;
+        let lease = claim(&store, "w", 1).await[0].lease;
+        for first in (0..30_000).step_by(1_000) {
+            let line = LogLine { at: Timestamp::from_ms(0), stream: LogStream::Log, text: "x".into() };
+            let append = LogAppend { lease, first, lines: vec![line; 1_000] };
+            store.append_logs(vec![append]).await.unwrap()[0].as_ref().unwrap();
+        }
+        support::report(&store, "w", lease).await.unwrap();
+        assert_eq!(change(&store, ChangeManyOp::Clean { older_than_ms: 0 }).await, 1);
+        sweep(&store, SweepKind::Prune).await;
+        let logs = format!("{{{}}}:logs", windlass_redis::Options::from_url(&url).unwrap().prefix);
+        assert_eq!(server.command(&["HLEN", &logs]).unwrap(), "0");
+    });
+}
