@@ -17,6 +17,7 @@ mod layering;
 mod lines;
 mod pool;
 mod pump;
+mod run;
 mod runners;
 mod stop;
 mod turns;
@@ -37,9 +38,9 @@ use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 pub(crate) use active::Active;
 #[cfg(any(feature = "testing", all(unix, feature = "commands")))]
 pub(crate) use active::Stop;
-pub use builder::{Worker, WorkerBuilder};
+pub use builder::WorkerBuilder;
 pub use health::Health;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;
@@ -47,6 +48,7 @@ pub(crate) use lines::lines_of;
 #[cfg(all(unix, feature = "commands"))]
 pub(crate) use lines::push_all;
 pub(crate) use pool::Pool;
+pub use run::Worker;
 pub use stop::Stopper;
 
 /// How a worker is set.
