@@ -2,7 +2,7 @@
 
 use super::keeper_at::KeeperAt;
 use super::run::{Parts, Worker};
-use super::{Backoff, Config, Handled, Health, Stopper};
+use super::{Backoff, BootClock, Config, Handled, Health, LeaseClock, Stopper};
 use crate::context::Needed;
 use crate::error::JobError;
 use crate::handler::{BatchHandler, BlockingHandler, Handler, Route, batch_route, blocking_route, route};
@@ -66,6 +66,7 @@ pub struct WorkerBuilder {
     /// What was said of a handler cannot work.
     refused: Option<Error>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) lease_clock: Arc<dyn LeaseClock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) keeper_at: KeeperAt,
 }
@@ -93,6 +94,7 @@ impl WorkerBuilder {
             wrong: None,
             refused: None,
             clock: Arc::new(SystemClock),
+            lease_clock: Arc::new(BootClock),
             random: Arc::new(StrongRandom::from_system()),
             keeper_at: KeeperAt::Thread,
         }
@@ -267,7 +269,8 @@ impl WorkerBuilder {
         // What the store would refuse at every claim is refused now.
         config.claim(0, config.queues.iter().map(|(name, _)| name.clone()).collect(), kinds, 1).check()?;
         let (store, state, clock, random) = (self.store, self.state, self.clock, self.random);
-        let parts = Parts { store, config, handlers, limits, batches, state, clock, random };
+        let lease_clock = self.lease_clock;
+        let parts = Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
         let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
         Ok(Worker { parts, maintenance, advances_runs, keeper_at, stopper, health: Health::default() })

@@ -9,11 +9,14 @@ mod active;
 mod advance;
 mod builder;
 mod execute;
+#[cfg(test)]
+mod frozen;
 mod health;
 mod keeper;
 mod keeper_at;
 #[cfg(feature = "tower")]
 mod layering;
+mod lease_clock;
 mod lines;
 mod pool;
 mod pump;
@@ -35,15 +38,14 @@ use windlass_core::name::{Kind, Labels, QueueName, WorkerId};
 use windlass_core::random::Random;
 use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 
-pub(crate) use active::Active;
-#[cfg(any(feature = "testing", all(unix, feature = "commands")))]
-pub(crate) use active::Stop;
+pub(crate) use active::{Active, Stop};
 pub use builder::WorkerBuilder;
 pub use health::Health;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;
+pub(crate) use lease_clock::{BootClock, LeaseClock};
 pub(crate) use lines::lines_of;
 #[cfg(all(unix, feature = "commands"))]
 pub(crate) use lines::push_all;

@@ -5,7 +5,7 @@ use super::builder::WorkerBuilder;
 use super::keeper::Keeper;
 use super::keeper_at::{KeeperAt, RunningKeeper};
 use super::pump::Pump;
-use super::{Config, Handled, Health, Shared, Stopper};
+use super::{Config, Handled, Health, LeaseClock, Shared, Stopper};
 use crate::client::Client;
 use crate::context::World;
 use crate::maintenance::Maintenance;
@@ -31,6 +31,7 @@ pub(super) struct Parts {
     pub(super) batches: Vec<(Kind, usize)>,
     pub(super) state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) lease_clock: Arc<dyn LeaseClock>,
     pub(super) random: Arc<dyn Random>,
 }
 
@@ -82,13 +83,14 @@ impl Worker {
 
     /// Runs until its [`Stopper`] says so. [`Health::stuck`] says how many handlers it had to leave behind.
     pub async fn run_until_stopped(self) -> Result<()> {
-        let Parts { store, config, handlers, limits, batches, state, clock, random } = self.parts;
+        let Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random } = self.parts;
         let (ended, ends) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Handle::current();
         let world = Arc::new(World {
             client: Client::with(Arc::clone(&store), Ids::new(Arc::clone(&clock), Arc::clone(&random))),
             state,
             clock,
+            lease_clock,
             attempts: Attempts::new(),
             pool: self.keeper_at.pool(config.slots, runtime.clone()),
         });
