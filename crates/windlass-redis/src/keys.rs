@@ -60,14 +60,15 @@ pub(crate) const PLAIN: usize = 10;
 pub(crate) struct Keys {
     all: [String; COUNT],
     bell: String,
-    timekeeper: String,
+    with_timekeeper: [String; COUNT + 1],
 }
 
 impl Keys {
     /// Those under a prefix, which has been checked: it has no braces.
     pub(crate) fn new(prefix: &str) -> Self {
         let key = |name: &str| format!("{{{prefix}}}:{name}");
-        Self { all: NAMES.map(key), bell: key("bell:"), timekeeper: key("timekeeper") }
+        let with_timekeeper = std::array::from_fn(|at| key(NAMES.get(at).unwrap_or(&"timekeeper")));
+        Self { all: NAMES.map(key), bell: key("bell:"), with_timekeeper }
     }
 
     /// All.
@@ -100,9 +101,14 @@ impl Keys {
         &self.all[26]
     }
 
-    /// Who looks after what time brings, for as long as it lives. No script touches it.
+    /// The key that names the process which keeps time.
     pub(crate) fn timekeeper(&self) -> &str {
-        &self.timekeeper
+        &self.with_timekeeper[COUNT]
+    }
+
+    /// All, and behind them that of the timekeeper, which `keep_time.lua` alone uses.
+    pub(crate) fn with_timekeeper(&self) -> &[String] {
+        &self.with_timekeeper
     }
 
     /// How the channels of bells begin.
@@ -125,6 +131,7 @@ mod tests {
         assert_eq!((keys.meta(), keys.feed()), ("{shop}:meta", "{shop}:feed"));
         assert_eq!((keys.workers(), keys.schedules()), ("{shop}:workers", "{shop}:schedules"));
         assert_eq!(keys.plain().len(), PLAIN);
+        assert_eq!((&keys.with_timekeeper()[..COUNT], keys.timekeeper()), (keys.all(), "{shop}:timekeeper"));
     }
 
     #[test]

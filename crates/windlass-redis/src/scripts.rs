@@ -157,6 +157,7 @@ scripts! {
     read_runs: Reads [] [],
     list_runs: Reads [] [],
     remove_runs: Finishes [] [],
+    keep_time: Finishes [] [],
 }
 
 /// All of them, as the server is to keep them.

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::JobError;
 use crate::observe::{Attempts, trace_in_handler};
-use crate::worker::{Active, Pool, lines_of};
+use crate::worker::{Active, LeaseClock, Pool, lines_of};
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
@@ -29,9 +29,17 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lease_clock: Arc<dyn LeaseClock>,
     pub(crate) attempts: Attempts,
     /// Where handlers run that block.
     pub(crate) pool: Pool,
+}
+
+impl World {
+    /// True when the job's lease may have ended: its whole length has passed since it was claimed or renewed.
+    pub(crate) fn lease_is_over(&self, active: &Active) -> bool {
+        active.lease_is_over(self.lease_clock.now())
+    }
 }
 
 impl fmt::Debug for World {

@@ -10,6 +10,7 @@ use recorded::{Recorded, record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use windlass::core::id::Ids;
 use windlass::core::job::{Due, Failure, FailureClass, JobSpec, NewJob, Retry};
@@ -20,8 +21,8 @@ use windlass::core::random::StrongRandom;
 use windlass::core::retry::RetryPolicy;
 use windlass::core::schedule::{Rule, Schedule, tick};
 use windlass::core::store::{
-    Beat, Change, ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind, RenewRequest,
-    Renewal, ReportRequest, Store, Sweep, SweepKind,
+    Beat, Change, ChangeOp, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind,
+    RenewRequest, Renewal, ReportRequest, Store, Sweep, SweepKind, Wrap, Wrapped,
 };
 use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::observe::names::{self, MetricType};
@@ -388,6 +389,45 @@ fn attempts_are_timed_by_how_they_ended() {
     seen.counter("windlass_jobs_succeeded_total{kind=task,queue=default}", 1);
 }
 
+const SHORT_LEASE: Duration = Duration::from_millis(200);
+
+/// A store that answers the first claim with jobs when their leases have ended.
+struct AnswersLate {
+    inner: Arc<dyn Store>,
+    late: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Wrap for AnswersLate {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> windlass::Result<Claimed> {
+        let claimed = self.inner.claim(request).await?;
+        if !claimed.jobs.is_empty() && self.late.swap(false, Ordering::SeqCst) {
+            // sleeps because: workers measure leases by the machine's clock
+            tokio::time::sleep(SHORT_LEASE).await;
+        }
+        Ok(claimed)
+    }
+}
+
+async fn a_dropped_job() {
+    let store = windlass::open("memory://").unwrap();
+    let client = Client::new(Arc::clone(&store));
+    let store = Arc::new(Wrapped(AnswersLate { inner: store, late: AtomicBool::new(true) }));
+    let ticket = client.enqueue(Task { n: 9 }).await.unwrap();
+    let worker = Worker::builder(store).lease(SHORT_LEASE).handle(task).build().unwrap();
+    let stopper = worker.stopper();
+    let work = async {
+        assert_eq!(ticket.wait(Duration::from_secs(20)).await.unwrap(), Waited::Succeeded(()));
+        stopper.drain();
+    };
+    let (done, ()) = tokio::join!(worker.run_until_stopped(), work);
+    done.unwrap();
+}
+
 #[test]
 fn every_metric_is_recorded_with_the_labels_of_the_table() {
     let all = [
@@ -396,6 +436,7 @@ fn every_metric_is_recorded_with_the_labels_of_the_table() {
         record(gauges()),
         record(async { assert_ne!(storm(50).await, (0, 0)) }),
         recorded_worker(),
+        recorded::record_in_real_time(a_dropped_job()),
     ];
     for metric in names::ALL {
         let labels: BTreeSet<&str> = metric.labels.iter().copied().collect();

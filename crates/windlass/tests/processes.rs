@@ -4,16 +4,19 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{LONG, Running, Task, stored};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use windlass::core::job::State as JobState;
 use windlass::{Client, Ctx, JobError, Waited, Worker};
 
 /// What the child is told through its environment.
 const URL: &str = "WINDLASS_TEST_CHILD_URL";
+const THREADS: &str = "WINDLASS_TEST_CHILD_THREADS";
+const SLOTS: usize = 4;
 
 /// `n` says what the job does.
 async fn act(job: Task, ctx: Ctx) -> Result<u32, JobError> {
@@ -34,6 +37,12 @@ async fn act(job: Task, ctx: Ctx) -> Result<u32, JobError> {
         2 => loop {
             std::thread::park();
         },
+        // Until a line comes, and its thread with it: the jobs behind it have to wait.
+        3 => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).unwrap();
+            Ok(3)
+        }
         n => Ok(n),
     }
 }
@@ -42,10 +51,12 @@ async fn act(job: Task, ctx: Ctx) -> Result<u32, JobError> {
 #[test]
 fn child() {
     let Ok(url) = std::env::var(URL) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let threads = std::env::var(THREADS).map_or(3, |threads| threads.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
     runtime.block_on(async {
         let store = windlass::open(&url).unwrap();
-        let worker = Worker::builder(store).slots(4).lease(Duration::from_millis(1_000)).handle(act).build().unwrap();
+        let builder = Worker::builder(store).slots(SLOTS).lease(Duration::from_millis(1_000));
+        let worker = builder.handle(act).build().unwrap();
         println!("up");
         worker.run().await.unwrap();
         println!("drained");
@@ -59,8 +70,13 @@ struct Process {
 
 impl Process {
     async fn start(url: &str) -> Self {
+        Self::start_with(url, 3).await
+    }
+
+    async fn start_with(url: &str, threads: usize) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child", "--nocapture"]).env(URL, url).stdout(Stdio::piped()).kill_on_drop(true);
+        command.args(["--exact", "child", "--nocapture"]).env(URL, url).env(THREADS, threads.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut process = Self { child, lines };
@@ -79,6 +95,27 @@ impl Process {
             panic!("the child ended without saying `{words}`");
         };
         tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("the child does not say `{words}`"));
+    }
+
+    /// The starts that it prints before a line that contains `words`.
+    async fn starts_until(&mut self, words: &str) -> Vec<String> {
+        let mut started = Vec::new();
+        let read = async {
+            loop {
+                let line = self.lines.next_line().await.unwrap().expect("the child goes on");
+                match line.find("started ") {
+                    Some(_) if line.contains(words) => return,
+                    Some(at) => started.push(line[at..].to_owned()),
+                    None => {}
+                }
+            }
+        };
+        tokio::time::timeout(LONG, read).await.unwrap_or_else(|_| panic!("the child does not say `{words}`"));
+        started
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     async fn signal(&self, name: &str) {
@@ -194,4 +231,51 @@ async fn slow_a_worker_claims_again_when_a_held_file_is_free() {
     let waited = ticket.wait(Duration::from_secs(5)).await.unwrap();
     assert_eq!(waited, Waited::Succeeded(42), "within five seconds of the lock's end");
     worker.drain().await;
+}
+
+/// A process is stopped beyond its leases while jobs wait in it, and goes on when another process has done them. It is stopped
+/// while its only thread of handlers is busy, so that no handler is about to start. Returns the jobs that it then starts.
+async fn starts_after_a_stop(url: &str, file: Option<&Path>) -> Vec<String> {
+    let client = Client::open(url).unwrap();
+    let mut stopped = Process::start_with(url, 1).await;
+    let tasks = std::iter::once(3).chain(10..).take(SLOTS).map(|n| Task { n });
+    let tickets: Vec<_> = client.enqueue_all(tasks).await.unwrap().into_iter().map(Result::unwrap).collect();
+    stopped.until("started 3").await;
+    for ticket in &tickets {
+        while stored(client.store(), ticket.id()).await.state != JobState::Active {
+            tokio::task::yield_now().await;
+        }
+    }
+    // A process that is stopped while it writes would keep the file locked.
+    let lock = file.map(|file| rusqlite::Connection::open(file).unwrap());
+    lock.iter().for_each(|lock| lock.busy_timeout(LONG).unwrap());
+    lock.iter().for_each(|lock| lock.execute_batch("BEGIN IMMEDIATE").unwrap());
+    stopped.signal("STOP").await;
+    drop(lock);
+    // Its handler may go on as soon as the process does.
+    stopped.say("go").await;
+    let mut other = Process::start(url).await;
+    other.say("go").await;
+    for ticket in &tickets {
+        assert!(matches!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(_)));
+    }
+    other.child.kill().await.unwrap();
+    stopped.signal("CONT").await;
+    // What it starts next, it starts on a new lease.
+    let last = client.enqueue(Task { n: 99 }).await.unwrap();
+    let started = stopped.starts_until("started 99").await;
+    assert_eq!(last.wait(LONG).await.unwrap(), Waited::Succeeded(99));
+    started
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_process_that_was_stopped_beyond_its_leases_starts_none_of_its_jobs_on_sqlite() {
+    let set = setting();
+    assert_eq!(starts_after_a_stop(&set.url, Some(&set.path)).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_a_process_that_was_stopped_beyond_its_leases_starts_none_of_its_jobs_on_redis() {
+    let server = windlass_servers::Redis::start().unwrap();
+    assert_eq!(starts_after_a_stop(&server.url(), None).await, Vec::<String>::new());
 }

@@ -43,6 +43,7 @@ mod schedule_rules;
 mod schedules;
 mod snapshot;
 mod time;
+mod timekeeper;
 mod waits;
 mod workers;
 
@@ -70,6 +71,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     groups::CASES,
     limits::CASES,
     time::CASES,
+    timekeeper::CASES,
     retention::CASES,
     counters::CASES,
     feed::CASES,

@@ -15,7 +15,7 @@ use windlass_core::store::{
     ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
     RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
     RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
-    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
+    Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -151,7 +151,7 @@ contract! {
         Info = info() -> StoreInfo;
         Now = now() -> Timestamp;
         Wait = wait(what: WaitFor) -> ();
-        KeepTime = keep_time(keeper: WorkerId, ttl_ms: u64) -> bool;
+        KeepTime = keep_time(keeper: WorkerId, ttl_ms: u64) -> Timekeeping;
         Close = close() -> ();
     }
 }

@@ -17,7 +17,7 @@ use crate::store::{
     JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun,
     QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
     RunCreated, RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store,
-    StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus, check_batch, check_feed_events,
+    StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus, check_batch, check_feed_events,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -291,9 +291,9 @@ impl<H: Host> Store for H {
         signals.check_open()
     }
 
-    async fn keep_time(&self, _: WorkerId, _: u64) -> Result<bool> {
+    async fn keep_time(&self, _: WorkerId, _: u64) -> Result<Timekeeping> {
         self.signals().check_open()?;
-        Ok(true)
+        Ok(Timekeeping::Keeps)
     }
 
     async fn close(&self) -> Result<()> {

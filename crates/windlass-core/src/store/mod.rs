@@ -102,6 +102,25 @@ pub enum WaitFor {
     Feed(FeedCursor),
 }
 
+/// The answer of [`Store::keep_time`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timekeeping {
+    /// The caller keeps time until its `ttl_ms` has passed since the call.
+    Keeps,
+    /// Another process keeps time.
+    Waits {
+        /// When to ask again.
+        ask_in_ms: u64,
+    },
+}
+
+impl Timekeeping {
+    /// True when the caller keeps time.
+    pub fn keeps(self) -> bool {
+        self == Self::Keeps
+    }
+}
+
 /// All of the contract: what a program holds as `Arc<dyn Store>`.
 #[async_trait]
 pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + RunStore + Feed {
@@ -115,10 +134,14 @@ pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + RunStore 
     /// look again in any case.
     async fn wait(&self, what: WaitFor) -> Result<()>;
 
-    /// Whether the caller is the one that looks after what time brings for the next `ttl_ms`. A hint, so that of a hundred
-    /// idle processes one looks and the others rest: nothing depends on it, and any number may look at once. A store
-    /// for which a look costs next to nothing says yes to everybody.
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool>;
+    /// Asks whether the caller keeps time for the next `ttl_ms`: whether it is the process that reaps, promotes, prunes
+    /// and ticks. A hint, so that one of a hundred idle processes sweeps and the others rest. Correctness does not depend
+    /// on it: any number of processes may sweep at once. A store whose sweeps cost next to nothing answers
+    /// [`Timekeeping::Keeps`] to every caller.
+    ///
+    /// The holder renews the hint by the same call, which is safe to repeat after a lost answer. `ttl_ms` of 0 gives the
+    /// hint up; the answer is then never `Keeps`, except from a store that gives it to every caller.
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping>;
 
     /// Lets go of everything. Safe to call twice; calls that come later answer `Unavailable`.
     async fn close(&self) -> Result<()>;

@@ -6,7 +6,7 @@ use super::{
     ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
     RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
     RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
-    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
+    Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use crate::error::Result;
 use crate::id::{JobId, RunId};
@@ -133,7 +133,7 @@ contract! {
         info() -> StoreInfo;
         now() -> Timestamp;
         wait(what: WaitFor) -> ();
-        keep_time(keeper: WorkerId, ttl_ms: u64) -> bool;
+        keep_time(keeper: WorkerId, ttl_ms: u64) -> Timekeeping;
         close() -> ();
     }
 }

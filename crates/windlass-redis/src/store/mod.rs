@@ -27,7 +27,6 @@ use caller::Caller;
 use gather::Gathering;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use wait::{Lines, Listener};
 use windlass_core::engine::Signals;
 use windlass_core::name::QueueName;
@@ -54,8 +53,6 @@ pub struct RedisStore {
     enqueues: Gathering,
     listener: Listener,
     lines: Lines,
-    /// It was the timekeeper when it last asked.
-    keeps_time: AtomicBool,
 }
 
 impl fmt::Debug for RedisStore {
@@ -122,7 +119,6 @@ impl RedisStore {
             handle,
             listener: Listener::default(),
             lines: Lines::default(),
-            keeps_time: AtomicBool::new(false),
         }
     }
 

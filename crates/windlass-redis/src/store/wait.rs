@@ -6,8 +6,8 @@
 use super::RedisStore;
 use super::caller::Caller;
 use super::feed::has_news;
-use crate::link::{Blocking, Command, Event, Link, Value};
-use crate::reply::one;
+use crate::link::{Blocking, Command, Event, Link};
+use crate::reply::{odd, one};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -20,11 +20,14 @@ use windlass_core::Result;
 use windlass_core::engine::{Effects, Signals};
 use windlass_core::id::JobId;
 use windlass_core::name::{QueueName, WorkerId};
-use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, Store, StoreInfo, WaitFor};
+use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, Store, StoreInfo, Timekeeping, WaitFor};
 use windlass_core::time::Timestamp;
 
 /// How long one wait for the feed stays at the server.
 const FEED_BLOCK: Duration = Duration::from_secs(5);
+/// See [`RedisStore::rest_ms`].
+const REST_MS_PER_WORKER: u64 = 200;
+const REST_MS_MAX: u64 = 20_000;
 /// Connections that are kept for waiting.
 const LINES_KEPT: usize = 4;
 
@@ -144,6 +147,13 @@ impl RedisStore {
         Ok(())
     }
 
+    /// How long a process rests that is neither the timekeeper nor its deputy, so that those of a fleet together ask about
+    /// five times a second. Up to a quarter less at random, so that they do not ask together.
+    fn rest_ms(&self, workers: u64, ttl_ms: u64) -> u64 {
+        let rest_ms = workers.saturating_mul(REST_MS_PER_WORKER).clamp(ttl_ms.max(1), ttl_ms.max(REST_MS_MAX));
+        rest_ms - self.random.next_u64() % (rest_ms / 4 + 1)
+    }
+
     async fn wait_for_feed(&self, cursor: FeedCursor) -> Result<()> {
         let end = self.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
         if end != cursor {
@@ -200,25 +210,17 @@ impl Store for RedisStore {
         self.caller.signals.check_open()
     }
 
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool> {
-        self.caller.signals.check_open()?;
-        let (key, ttl) = (self.caller.keys.timekeeper(), ttl_ms.max(1).to_string());
-        let take = Command::new("SET").arg(key).arg(keeper.as_str()).arg("NX").arg("PX").arg(&ttl);
-        if !self.keeps_time.load(Ordering::Relaxed) {
-            let took = !matches!(self.caller.link.command(&take).await?, Value::Nil);
-            self.keeps_time.store(took, Ordering::Relaxed);
-            return Ok(took);
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping> {
+        let mut call = self.caller.script_over(AT.keep_time, self.caller.keys.with_timekeeper());
+        call.arg(keeper.as_str()).arg(&self.handle).arg_fmt(ttl_ms);
+        let mut answer = self.caller.items(call).await?;
+        let (outcome, left_ms, workers) = (answer.text()?, answer.number()?, answer.number()?);
+        match outcome.as_str() {
+            "keeps" => Ok(Timekeeping::Keeps),
+            "deputy" => Ok(Timekeeping::Waits { ask_in_ms: left_ms.max(1) }),
+            "rests" => Ok(Timekeeping::Waits { ask_in_ms: self.rest_ms(workers, ttl_ms) }),
+            other => Err(odd(&format!("`{other}` is no outcome of keep_time"))),
         }
-        let stored = self.caller.link.command(&Command::new("GET").arg(key)).await?;
-        let mine = !matches!(stored, Value::Nil) && one(stored)? == keeper.as_str();
-        let kept = if mine {
-            self.caller.link.command(&Command::new("PEXPIRE").arg(key).arg(&ttl)).await?;
-            true
-        } else {
-            !matches!(self.caller.link.command(&take).await?, Value::Nil)
-        };
-        self.keeps_time.store(kept, Ordering::Relaxed);
-        Ok(kept)
     }
 
     async fn close(&self) -> Result<()> {

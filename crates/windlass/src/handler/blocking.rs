@@ -4,6 +4,7 @@ use super::{Answer, One, job_of, kept};
 use crate::context::{Ctx, FromContext, Needed};
 use crate::error::JobError;
 use crate::job::Job;
+use crate::worker::Stop;
 use std::sync::Arc;
 
 /// A function that handles a job and may block its thread: the job comes first, then up to four things that implement
@@ -65,6 +66,11 @@ where
                 if ctx.is_stopped() {
                     // It waited for a thread for longer than anybody waits for it.
                     return Err(JobError::new("it was over before it had a thread"));
+                }
+                if ctx.world.lease_is_over(&ctx.active) {
+                    // Another worker may have the job by now. The outcome of a lost lease is not reported.
+                    ctx.active.tell(Stop::Lost);
+                    return Err(JobError::new("its lease ended before it had a thread"));
                 }
                 let job = job_of(&ctx)?;
                 handler.handle(job, &ctx).and_then(|output| kept(&output))

@@ -5,6 +5,8 @@
 //! there will be something, and otherwise rarer and rarer, each process at moments of its own. Where a look costs a
 //! server something, one process looks and the others rest, for as long as it lives.
 
+#[cfg(test)]
+mod late;
 mod promote;
 mod prune;
 mod reap;
@@ -13,9 +15,13 @@ mod tick;
 
 use rounds::Rounds;
 use std::sync::Arc;
+use std::time::Duration;
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::Store;
+
+/// How long the store has to answer when timekeeping is given up.
+const GIVE_UP: Duration = Duration::from_secs(1);
 
 /// Runs all of it until it is dropped.
 #[derive(Clone)]
@@ -43,24 +49,43 @@ impl Maintenance {
         Self { follow: true, ..self }
     }
 
-    /// Never returns; drop it to end it.
+    /// Never returns; drop it to end it. Another process then takes over after at most 1.5 s.
     pub async fn run(&self) {
+        self.run_until(std::future::pending()).await;
+    }
+
+    /// Runs until `stop` returns, and then leaves timekeeping to the other processes, so that none of them has to wait
+    /// for this one. A store that does not answer is not waited for.
+    pub async fn run_until(&self, stop: impl Future<Output = ()>) {
+        let keeper = WorkerId::new(format!("timekeeper-{:016x}", self.random.next_u64())).ok();
+        let keeper = keeper.filter(|_| !self.follow);
+        tokio::select! {
+            () = stop => {}
+            () = self.work(keeper.as_ref()) => {}
+        }
+        if let Some(keeper) = keeper {
+            let given_up = tokio::time::timeout(GIVE_UP, self.store.keep_time(keeper, 0)).await;
+            if !matches!(given_up, Ok(Ok(_))) {
+                tracing::info!("timekeeping was not handed over; another process takes over when it is due");
+            }
+        }
+    }
+
+    /// Sweeps for as long as this process keeps time; without a name it does so always.
+    async fn work(&self, keeper: Option<&WorkerId>) {
         let rounds = Rounds { store: self.store.as_ref(), random: self.random.as_ref(), follow: self.follow };
-        let work = async {
+        let sweeps = || async {
             tokio::join!(reap::run(&rounds), promote::run(&rounds), prune::run(&rounds), tick::run(&rounds));
         };
-        if self.follow {
-            return work.await;
-        }
-        let name = format!("timekeeper-{:016x}", self.random.next_u64());
-        let Ok(keeper) = WorkerId::new(name) else { return work.await };
-        let mut work = std::pin::pin!(work);
+        let Some(keeper) = keeper else { return sweeps().await };
+        let mut rest = Duration::ZERO;
         loop {
-            rounds.until_keeper(&keeper).await;
-            tokio::select! {
-                () = &mut work => return,
-                () = rounds.while_keeper(&keeper) => {}
-            }
+            rounds.until_keeper(keeper, rest).await;
+            // Begun anew: a process that takes over sweeps at once, however long its last sweeps were to rest.
+            rest = tokio::select! {
+                () = sweeps() => return,
+                rest = rounds.while_keeper(keeper) => rest,
+            };
         }
     }
 }

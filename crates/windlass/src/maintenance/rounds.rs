@@ -4,15 +4,18 @@ use std::time::Duration;
 use windlass_core::Result;
 use windlass_core::name::WorkerId;
 use windlass_core::random::Random;
-use windlass_core::store::{FeedCursor, FeedRequest, Store, Sweep, SweepKind, WaitFor};
+use windlass_core::store::{FeedCursor, FeedRequest, Store, Sweep, SweepKind, Timekeeping, WaitFor};
 use windlass_core::time::Timestamp;
 
 /// Items of one step.
 pub(super) const STEP_MAX: u32 = 1_000;
 /// However soon something is due, there is a pause between two looks.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// How long the one who looks is taken to live without a word.
-const KEEPER_MS: u64 = 5_000;
+/// For how long the timekeeper holds its hint without a renewal. When it dies, its deputy takes over after at most this
+/// long and sweeps at once; with [`LEASES_LATE`](super::reap::LEASES_LATE) it bounds how late a lease is reaped.
+const KEEPER_MS: u64 = 1_500;
+/// How often the timekeeper renews its hint.
+const KEEPER_RENEWS: Duration = Duration::from_millis(KEEPER_MS / 2);
 /// How long a loop that follows the feed goes without a look.
 const FOLLOWING: Duration = Duration::from_secs(3_600);
 
@@ -118,19 +121,24 @@ impl Rounds<'_> {
         self.store.read_feed(FeedRequest { after: None, max: 1 }).await.ok().map(|page| page.next)
     }
 
-    /// Returns when this process is the one that looks, or when nobody can say: then it is better to look.
-    pub(super) async fn until_keeper(&self, keeper: &WorkerId) {
-        while let Ok(false) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
-            tokio::time::sleep(self.jittered(Duration::from_millis(KEEPER_MS))).await;
+    /// Returns when this process keeps time, or when the store does not answer: sweeping then is better than resting. Asks
+    /// for the first time after `rest`.
+    pub(super) async fn until_keeper(&self, keeper: &WorkerId, mut rest: Duration) {
+        loop {
+            tokio::time::sleep(rest).await;
+            match self.store.keep_time(keeper.clone(), KEEPER_MS).await {
+                Ok(Timekeeping::Waits { ask_in_ms }) => rest = Duration::from_millis(ask_in_ms),
+                Ok(Timekeeping::Keeps) | Err(_) => return,
+            }
         }
     }
 
-    /// Returns when another one is.
-    pub(super) async fn while_keeper(&self, keeper: &WorkerId) {
+    /// Returns when another process keeps time, with the time after which to ask again.
+    pub(super) async fn while_keeper(&self, keeper: &WorkerId) -> Duration {
         loop {
-            tokio::time::sleep(self.jittered(Duration::from_millis(KEEPER_MS / 2))).await;
-            if let Ok(false) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
-                return;
+            tokio::time::sleep(KEEPER_RENEWS).await;
+            if let Ok(Timekeeping::Waits { ask_in_ms }) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
+                return Duration::from_millis(ask_in_ms);
             }
         }
     }

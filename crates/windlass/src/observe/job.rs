@@ -16,6 +16,13 @@ impl Attempts {
         Self(Meters::new("worker"))
     }
 
+    /// A job was not started because its lease had ended.
+    pub(crate) fn dropped(&self, job: &ClaimedJob) {
+        if let Some(live) = self.0.current() {
+            live.kind(&job.spec.queue, &job.spec.kind).dropped();
+        }
+    }
+
     /// An attempt begins: its handler is about to run.
     pub(crate) fn begin(&self, job: &ClaimedJob) -> Attempt {
         let run = self.0.current().map(|live| (live.kind(&job.spec.queue, &job.spec.kind), Stopwatch::start()));

@@ -59,6 +59,8 @@ metrics! {
         "Jobs that were cancelled while this process worked on them";
     JOBS_LEASE_LOST = Counter "windlass_jobs_lease_lost_total" ["queue", "kind"]
         "Leases that this process lost while it worked on the job";
+    JOBS_DROPPED = Counter "windlass_jobs_dropped_total" ["queue", "kind"]
+        "Claimed jobs whose handler was not started because their lease had ended: the process was stopped, or the store answered late";
     JOB_WAIT_SECONDS = Histogram "windlass_job_wait_seconds" ["queue", "kind"]
         "How long claimed jobs had been ready; delays and back-off are not in it";
     JOB_RUN_SECONDS = Histogram "windlass_job_run_seconds" ["queue", "kind", "outcome"]

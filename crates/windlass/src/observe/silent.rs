@@ -73,5 +73,8 @@ impl Ran {
 }
 
 impl KindMeters {
-    never! { ran(ran: Ran, watch: Stopwatch); }
+    never! {
+        ran(ran: Ran, watch: Stopwatch);
+        dropped();
+    }
 }

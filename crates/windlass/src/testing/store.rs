@@ -17,7 +17,7 @@ use windlass_core::store::{
     ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
     RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
     RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
-    Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
+    Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -250,7 +250,7 @@ impl Store for TestStore {
         self.wait_noted(what).await
     }
 
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<bool> {
+    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping> {
         self.inner.keep_time(keeper, ttl_ms).await
     }
 

@@ -1,10 +1,12 @@
 //! The jobs that a worker holds leases on.
 
 use super::health::now;
+use super::lease_clock::LeaseEnd;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 use tokio::sync::{MutexGuard, Notify};
 use tokio::time::Instant;
 use windlass_core::id::JobId;
@@ -50,6 +52,9 @@ pub(crate) struct Active {
     pub(crate) lease: Lease,
     /// Since when it is held, as far as we know.
     pub(crate) since: Instant,
+    /// When the claim was sent, by the worker's [`LeaseClock`](super::LeaseClock).
+    pub(super) sent_at: Duration,
+    pub(super) lease_end: LeaseEnd,
     stop: AtomicU8,
     stopped: Notify,
     /// Its handler has ended and its outcome is known.
@@ -81,10 +86,17 @@ impl Notes {
 }
 
 impl Active {
+    /// A job of whose lease nothing more is known.
     pub(crate) fn new(lease: Lease, since: Instant) -> Self {
+        Self::ending(lease, since, Duration::ZERO, LeaseEnd::never())
+    }
+
+    fn ending(lease: Lease, since: Instant, sent_at: Duration, lease_end: LeaseEnd) -> Self {
         Self {
             lease,
             since,
+            sent_at,
+            lease_end,
             stop: AtomicU8::new(0),
             stopped: Notify::new(),
             ended: AtomicBool::new(false),
@@ -107,6 +119,11 @@ impl Active {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop() != Stop::No
+    }
+
+    /// True when the lease may have ended at this time of the worker's [`LeaseClock`](super::LeaseClock).
+    pub(crate) fn lease_is_over(&self, now: Duration) -> bool {
+        self.lease_end.is_over(now)
     }
 
     /// Returns when the handler is told to stop.
@@ -204,11 +221,13 @@ pub(crate) struct Actives {
 }
 
 impl Actives {
-    pub(crate) fn add(&self, leases: impl Iterator<Item = Lease>) {
+    /// Adds jobs of a claim that was sent at `sent_at`.
+    pub(super) fn add(&self, leases: impl Iterator<Item = Lease>, sent_at: Duration, lease_ms: u64) {
         let since = now();
         let mut all = self.all.lock();
         for lease in leases {
-            let before = all.insert(lease.job, Arc::new(Active::new(lease, since)));
+            let active = Active::ending(lease, since, sent_at, LeaseEnd::of(sent_at, lease_ms));
+            let before = all.insert(lease.job, Arc::new(active));
             // Its lease ran out and it came back to us: whoever still works on it is too late.
             if let Some(before) = before.filter(|before| before.lease != lease) {
                 before.tell(Stop::Lost);
@@ -226,10 +245,17 @@ impl Actives {
         self.come.notified().await;
     }
 
-    /// The one with this lease.
+    /// The one with this lease. When its job was leased again in the meantime, the lease is lost, and the one with the
+    /// new lease is left alone.
     pub(crate) fn get_or_add(&self, lease: Lease) -> Arc<Active> {
         let mut all = self.all.lock();
-        Arc::clone(all.entry(lease.job).or_insert_with(|| Arc::new(Active::new(lease, now()))))
+        let active = all.entry(lease.job).or_insert_with(|| Arc::new(Active::new(lease, now())));
+        if active.lease == lease {
+            return Arc::clone(active);
+        }
+        let lost = Active::new(lease, now());
+        lost.tell(Stop::Lost);
+        Arc::new(lost)
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<Arc<Active>> {

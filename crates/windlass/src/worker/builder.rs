@@ -1,24 +1,17 @@
-//! Setting a worker up, and running it.
+//! Setting a worker up.
 
-use super::advance::RunningEngine;
-use super::keeper::Keeper;
-use super::keeper_at::{KeeperAt, RunningKeeper};
-use super::pump::Pump;
-use super::{Backoff, Config, Handled, Health, Shared, Stopper};
-use crate::client::Client;
-use crate::context::{Needed, World};
+use super::keeper_at::KeeperAt;
+use super::run::{Parts, Worker};
+use super::{Backoff, BootClock, Config, Handled, Health, LeaseClock, Stopper};
+use crate::context::Needed;
 use crate::error::JobError;
 use crate::handler::{BatchHandler, BlockingHandler, Handler, Route, batch_route, blocking_route, route};
 use crate::job::{Job, ms};
-use crate::maintenance::Maintenance;
-use crate::observe::Attempts;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use windlass_core::id::Ids;
 use windlass_core::name::{Kind, Label, Labels, QueueName, WorkerId};
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{Kinds, Store};
@@ -73,12 +66,13 @@ pub struct WorkerBuilder {
     /// What was said of a handler cannot work.
     refused: Option<Error>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) lease_clock: Arc<dyn LeaseClock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) keeper_at: KeeperAt,
 }
 
 impl WorkerBuilder {
-    fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             id: None,
@@ -100,6 +94,7 @@ impl WorkerBuilder {
             wrong: None,
             refused: None,
             clock: Arc::new(SystemClock),
+            lease_clock: Arc::new(BootClock),
             random: Arc::new(StrongRandom::from_system()),
             keeper_at: KeeperAt::Thread,
         }
@@ -274,7 +269,8 @@ impl WorkerBuilder {
         // What the store would refuse at every claim is refused now.
         config.claim(0, config.queues.iter().map(|(name, _)| name.clone()).collect(), kinds, 1).check()?;
         let (store, state, clock, random) = (self.store, self.state, self.clock, self.random);
-        let parts = Parts { store, config, handlers, limits, batches, state, clock, random };
+        let lease_clock = self.lease_clock;
+        let parts = Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
         let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
         Ok(Worker { parts, maintenance, advances_runs, keeper_at, stopper, health: Health::default() })
@@ -352,149 +348,4 @@ impl fmt::Debug for WorkerBuilder {
             .field("slots", &self.slots)
             .finish_non_exhaustive()
     }
-}
-
-struct Parts {
-    store: Arc<dyn Store>,
-    config: Config,
-    handlers: HashMap<Kind, Handled>,
-    limits: Vec<(Kind, usize)>,
-    batches: Vec<(Kind, usize)>,
-    state: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-}
-
-/// A worker that is ready to run.
-pub struct Worker {
-    parts: Parts,
-    maintenance: bool,
-    advances_runs: bool,
-    keeper_at: KeeperAt,
-    stopper: Stopper,
-    health: Health,
-}
-
-impl Worker {
-    /// Sets one up over a store.
-    pub fn builder(store: Arc<dyn Store>) -> WorkerBuilder {
-        WorkerBuilder::new(store)
-    }
-
-    /// What stops it.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// How it is: for a readiness probe.
-    pub fn health(&self) -> Health {
-        self.health.clone()
-    }
-
-    /// Runs until SIGTERM or SIGINT, drains, and returns; a second signal ends it at once.
-    ///
-    /// This is for programs that end with their worker. When handlers block their threads and do not let go, their jobs
-    /// are given back and the process is ended here, with exit code 1: otherwise it would hang for as long as they do.
-    pub async fn run(self) -> Result<()> {
-        let (stopper, health) = (self.stopper(), self.health());
-        let signals = signals(stopper)?;
-        let done = tokio::select! {
-            done = self.run_until_stopped() => done,
-            never = signals => never,
-        };
-        match health.stuck() {
-            0 => done,
-            stuck => {
-                tracing::error!(stuck, "handlers still block their threads; the process ends without them");
-                std::process::exit(1)
-            }
-        }
-    }
-
-    /// Runs until its [`Stopper`] says so. [`Health::stuck`] says how many handlers it had to leave behind.
-    pub async fn run_until_stopped(self) -> Result<()> {
-        let Parts { store, config, handlers, limits, batches, state, clock, random } = self.parts;
-        let (ended, ends) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Handle::current();
-        let world = Arc::new(World {
-            client: Client::with(Arc::clone(&store), Ids::new(Arc::clone(&clock), Arc::clone(&random))),
-            state,
-            clock,
-            attempts: Attempts::new(),
-            pool: self.keeper_at.pool(config.slots, runtime.clone()),
-        });
-        let shared = Arc::new(Shared {
-            store,
-            config,
-            handlers,
-            limits,
-            batches,
-            actives: super::active::Actives::default(),
-            world,
-            ended,
-            runners: super::runners::Runners::new(&runtime),
-            runtime,
-            random,
-            health: self.health,
-        });
-        let mut keeper = RunningKeeper::start(Keeper::new(Arc::clone(&shared)), self.keeper_at)?;
-        let maintenance = self.maintenance.then(|| {
-            let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
-            self.keeper_at.pace(maintenance)
-        });
-        let engine = self.advances_runs.then(|| RunningEngine::start(Arc::clone(&shared.store), &shared.runtime));
-        let engine = engine.transpose()?;
-        let pump = Pump::new(Arc::clone(&shared), ends).run(self.stopper.watch(shared.config.drain));
-        let maintenance = async {
-            match maintenance {
-                Some(maintenance) => maintenance.run().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(pump);
-        tokio::select! {
-            () = &mut pump => {}
-            () = maintenance => {}
-            () = keeper.lost() => {
-                // Leases would run out under its hands, and nobody would know.
-                self.stopper.stop_now();
-                pump.await;
-                return Err(Error::Unavailable { reason: "the thread that renews the leases has ended".to_owned() });
-            }
-        }
-        if let Some(engine) = engine {
-            engine.end().await;
-        }
-        keeper.end().await;
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("config", &self.parts.config).finish_non_exhaustive()
-    }
-}
-
-#[cfg(unix)]
-fn signals(stopper: Stopper) -> Result<impl Future<Output = Result<()>>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: std::io::Error| Error::Unavailable { reason: format!("signals cannot be heard: {error}") };
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    Ok(async move {
-        let mut heard = 0;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => heard += 1,
-                _ = interrupt.recv() => heard += 1,
-            }
-            if heard == 1 {
-                tracing::info!("draining; once more ends it at once");
-                stopper.drain();
-            } else {
-                stopper.stop_now();
-            }
-        }
-    })
 }

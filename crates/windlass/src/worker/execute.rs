@@ -46,8 +46,8 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
         // The pump hands batches to `execute_many`.
         return report.send(Some(OutcomeKind::Release { started: false }));
     };
-    if active.is_stopped() {
-        return report.send(unbegun(&active));
+    if let Begin::No(outcome) = begin(&shared, &job, &active) {
+        return report.send(outcome);
     }
     let job = Arc::new(job);
     let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world) };
@@ -77,17 +77,41 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
     report.send(kind);
 }
 
-/// What the store is told of a job that was cancelled or lost before its handler was called.
-fn unbegun(active: &Active) -> Option<OutcomeKind> {
-    (active.stop() != Stop::Lost).then_some(OutcomeKind::Release { started: false })
+/// Whether a handler may be called.
+enum Begin {
+    Yes,
+    /// No; this is reported instead, if anything.
+    No(Option<OutcomeKind>),
+}
+
+/// Checks, as the last thing before its handler is called, that a job was not cancelled and that its lease has not ended.
+fn begin(shared: &Shared, job: &ClaimedJob, active: &Active) -> Begin {
+    match active.stop() {
+        Stop::Lost => Begin::No(None),
+        Stop::Cancelled | Stop::Leaving => Begin::No(Some(OutcomeKind::Release { started: false })),
+        Stop::No if shared.world.lease_is_over(active) => {
+            shared.world.attempts.dropped(job);
+            tracing::warn!(
+                job = %job.lease.job,
+                "its lease ended before its handler could start; this process was stopped, or the store answered late"
+            );
+            // The lease may still stand: the store applied the claim later than it was sent. Then others have it at once.
+            Begin::No(Some(OutcomeKind::Release { started: false }))
+        }
+        Stop::No => Begin::Yes,
+    }
 }
 
 /// Runs several jobs of one kind together and sends the outcome of each, whatever happens.
 pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
-    let (stopped, started): (Vec<Started>, _) = started.into_iter().partition(|(_, active)| active.is_stopped());
-    for (job, active) in &stopped {
-        Report::new(&shared, job, active).send(unbegun(active));
-    }
+    let may_begin = |(job, active): Started| match begin(&shared, &job, &active) {
+        Begin::Yes => Some((job, active)),
+        Begin::No(outcome) => {
+            Report::new(&shared, &job, &active).send(outcome);
+            None
+        }
+    };
+    let started: Vec<Started> = started.into_iter().filter_map(may_begin).collect();
     if started.is_empty() {
         return;
     }

@@ -24,8 +24,9 @@ const REST: Duration = Duration::from_millis(IDLE_TTL_MS / 3);
 
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    /// When each lease was last renewed; `None` when it should have been and was not.
-    renewed_at: HashMap<JobId, Option<Instant>>,
+    /// When each lease was last renewed, by the clock of leases: that a machine was suspended brings renewals forward.
+    /// `None` when it should have been and was not.
+    renewed_at: HashMap<JobId, Option<Duration>>,
     beat_at: Option<Instant>,
     /// How many jobs the last beat told of; `None` when it did not get through.
     told_running: Option<usize>,
@@ -71,14 +72,14 @@ impl Keeper {
     }
 
     async fn renew(&mut self, actives: &[Arc<Active>]) {
-        let now = now();
+        let now = self.shared.world.lease_clock.now();
         let third = Duration::from_millis(self.shared.config.lease_ms / 3);
         let mut known = HashMap::with_capacity(actives.len());
         let mut asked = Vec::new();
         for active in actives {
             let id = active.lease.job;
-            let renewed_at = self.renewed_at.get(&id).copied().unwrap_or(Some(active.since));
-            let due = renewed_at.is_none_or(|at| now.duration_since(at) >= third);
+            let renewed_at = self.renewed_at.get(&id).copied().unwrap_or(Some(active.sent_at));
+            let due = renewed_at.is_none_or(|at| now.saturating_sub(at) >= third);
             let progress = active.notes().progress.take();
             known.insert(id, if due { Some(now) } else { renewed_at });
             if due || progress.is_some() {
@@ -94,9 +95,13 @@ impl Keeper {
 
     async fn renew_some(&mut self, asked: &[(Arc<Active>, Renewal)]) {
         let renewals = asked.iter().map(|(_, renewal)| renewal.clone()).collect();
+        let sent_at = self.shared.world.lease_clock.now();
         match self.shared.store.renew(RenewRequest { renewals }).await {
             Ok(answers) => {
-                for ((active, _), answer) in asked.iter().zip(answers) {
+                for ((active, renewal), answer) in asked.iter().zip(answers) {
+                    if let (Ok(_), Some(lease_ms)) = (&answer, renewal.lease_ms) {
+                        active.lease_end.extend(sent_at, lease_ms);
+                    }
                     match answer {
                         Ok(renewed) if renewed.cancel_requested => active.tell(Stop::Cancelled),
                         Ok(_) => {}

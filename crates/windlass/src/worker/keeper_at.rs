@@ -9,6 +9,7 @@ use windlass_core::{Error, Result};
 #[cfg(feature = "testing")]
 use {
     super::WorkerBuilder,
+    super::lease_clock::TokioClock,
     crate::handler::{One, Route},
     std::sync::Arc,
     std::time::Duration,
@@ -116,6 +117,7 @@ impl WorkerBuilder {
             }
         }
         (self.clock, self.random, self.poll, self.look) = (clock, random, poll, look);
+        self.lease_clock = Arc::new(TokioClock::start());
         self.keeper_at = KeeperAt::Here;
         self
     }

@@ -9,14 +9,18 @@ mod active;
 mod advance;
 mod builder;
 mod execute;
+#[cfg(test)]
+mod frozen;
 mod health;
 mod keeper;
 mod keeper_at;
 #[cfg(feature = "tower")]
 mod layering;
+mod lease_clock;
 mod lines;
 mod pool;
 mod pump;
+mod run;
 mod runners;
 mod stop;
 mod turns;
@@ -34,19 +38,19 @@ use windlass_core::name::{Kind, Labels, QueueName, WorkerId};
 use windlass_core::random::Random;
 use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 
-pub(crate) use active::Active;
-#[cfg(any(feature = "testing", all(unix, feature = "commands")))]
-pub(crate) use active::Stop;
-pub use builder::{Worker, WorkerBuilder};
+pub(crate) use active::{Active, Stop};
+pub use builder::WorkerBuilder;
 pub use health::Health;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;
+pub(crate) use lease_clock::{BootClock, LeaseClock};
 pub(crate) use lines::lines_of;
 #[cfg(all(unix, feature = "commands"))]
 pub(crate) use lines::push_all;
 pub(crate) use pool::Pool;
+pub use run::Worker;
 pub use stop::Stopper;
 
 /// How a worker is set.

@@ -66,6 +66,7 @@ pub(crate) struct KindMeters {
     released: Counter,
     cancelled: Counter,
     lease_lost: Counter,
+    dropped: Counter,
     wait: Histogram,
     failed: [OnceLock<Counter>; 6],
     runs: [OnceLock<Histogram>; Ran::COUNT],
@@ -135,6 +136,7 @@ impl KindMeters {
             released: count(names::JOBS_RELEASED),
             cancelled: count(names::JOBS_CANCELLED),
             lease_lost: count(names::JOBS_LEASE_LOST),
+            dropped: count(names::JOBS_DROPPED),
             wait: histogram!(names::JOB_WAIT_SECONDS, "queue" => queue.clone(), "kind" => kind.clone()),
             failed: std::array::from_fn(|_| OnceLock::new()),
             runs: std::array::from_fn(|_| OnceLock::new()),
@@ -168,6 +170,10 @@ impl KindMeters {
                 self.failed[at].get_or_init(make).increment(count);
             }
         }
+    }
+
+    pub(in crate::observe) fn dropped(&self) {
+        self.dropped.increment(1);
     }
 
     pub(in crate::observe) fn ran(&self, ran: Ran, watch: Stopwatch) {

@@ -61,6 +61,8 @@ pub(super) struct Pump {
     claim: Option<ClaimRequest>,
     /// Its answer was lost: it may have been applied.
     claim_lost: bool,
+    /// When it was first sent, once an answer to it was lost: its leases may run since then.
+    lost_sent_at: Option<Duration>,
     turns: Turns,
     seen: Seen,
     backoff: Duration,
@@ -97,6 +99,8 @@ type Call = BoxFuture<'static, Answered>;
 
 struct Answered {
     sent: Vec<Outcome>,
+    /// By the clock of leases.
+    sent_at: Duration,
     outcome: Result<(Vec<Result<Reported>>, Option<Claimed>)>,
 }
 
@@ -118,6 +122,7 @@ impl Pump {
             request_id: started_ms << 20,
             claim: None,
             claim_lost: false,
+            lost_sent_at: None,
             turns,
             seen: Seen::default(),
             backoff: BACKOFF_MIN,
@@ -260,10 +265,11 @@ impl Pump {
         let rest = self.outcomes.split_off(self.outcomes.len().min(most));
         let outcomes = std::mem::replace(&mut self.outcomes, rest);
         self.claim.clone_from(&claim);
-        let (store, worker) = (Arc::clone(&self.shared.store), self.shared.config.id.clone());
+        let (shared, worker) = (Arc::clone(&self.shared), self.shared.config.id.clone());
         let call = async move {
             let sent = outcomes.clone();
             let report = ReportRequest { worker, outcomes };
+            let (store, sent_at) = (&shared.store, shared.world.lease_clock.now());
             let outcome = match claim {
                 Some(claim) if sent.is_empty() => store.claim(claim).await.map(|claimed| (Vec::new(), Some(claimed))),
                 Some(claim) => {
@@ -272,7 +278,7 @@ impl Pump {
                 }
                 None => store.report(report).await.map(|reported| (reported, None)),
             };
-            Answered { sent, outcome }
+            Answered { sent, sent_at, outcome }
         };
         Some(call.boxed())
     }
@@ -291,6 +297,7 @@ impl Pump {
             return None;
         }
         self.request_id += 1;
+        self.lost_sent_at = None;
         let (kinds, max) = (self.kinds_with_room(), u32::try_from(self.wants()).unwrap_or(u32::MAX));
         Some(self.shared.config.claim(self.request_id, self.turns.next(), Kinds::Only(kinds), max))
     }
@@ -314,7 +321,7 @@ impl Pump {
 
     /// Takes in what the store has answered; says how long to leave it alone when it has not.
     fn take_in(&mut self, answered: Answered) -> Option<Duration> {
-        let Answered { sent, outcome } = answered;
+        let Answered { sent, sent_at, outcome } = answered;
         match outcome {
             Ok((reported, claimed)) => {
                 self.backoff = BACKOFF_MIN;
@@ -330,11 +337,15 @@ impl Pump {
                 if let Some(claimed) = claimed {
                     self.shared.health.note_claim();
                     let claim = self.claim.take();
-                    self.take_claimed(claimed, claim.as_ref());
+                    let sent_at = self.lost_sent_at.take().unwrap_or(sent_at);
+                    self.take_claimed(claimed, claim.as_ref(), sent_at);
                 }
                 None
             }
             Err(error) => {
+                if error.is_outcome_unknown() && self.claim.is_some() {
+                    self.lost_sent_at.get_or_insert(sent_at);
+                }
                 self.note_failed_call(sent, &error);
                 let wait = self.backoff.mul_f64(0.5 + self.shared.fraction());
                 self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
@@ -367,10 +378,10 @@ impl Pump {
         }
     }
 
-    fn take_claimed(&mut self, claimed: Claimed, claim: Option<&ClaimRequest>) {
+    fn take_claimed(&mut self, claimed: Claimed, claim: Option<&ClaimRequest>, sent_at: Duration) {
         let Claimed { jobs, mark, next_at, told_for_ms } = claimed;
         let got_all = claim.is_some_and(|claim| jobs.len() >= claim.max as usize);
-        self.shared.actives.add(jobs.iter().map(|job| job.lease));
+        self.shared.actives.add(jobs.iter().map(|job| job.lease), sent_at, self.shared.config.lease_ms);
         let since = now();
         for job in jobs {
             self.hold(job, since);
@@ -424,6 +435,8 @@ impl Pump {
 fn in_place_of(outcome: &Outcome, error: Error) -> Option<Outcome> {
     let lease = outcome.lease;
     match (error, &outcome.kind) {
+        // Its handler was never called.
+        (Error::LeaseLost, OutcomeKind::Release { started: false }) => {}
         (Error::LeaseLost, _) => tracing::warn!(job = %lease.job, "its lease was lost before its outcome came"),
         (error, OutcomeKind::Complete { .. }) => {
             tracing::error!(job = %lease.job, %error, "the store refused its outcome");
