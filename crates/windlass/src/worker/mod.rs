@@ -18,6 +18,7 @@ mod lines;
 mod pool;
 mod pump;
 mod runners;
+mod starts;
 mod stop;
 mod turns;
 
