@@ -20,5 +20,5 @@ pub use ground::Ground;
 pub use line::{Figure, Line};
 pub use meter::{Meter, Spending};
 pub use private::PrivateRedis;
-pub use server::{Reading, Server, Spent};
+pub use server::{Reading, Server, Spent, own_name};
 pub use time::{Pace, Samples, Stopwatch, median};

@@ -136,7 +136,7 @@ impl Reading {
 }
 
 /// A name that nobody else has: what begins with it may be removed afterwards.
-pub(crate) fn own_name(what: &str) -> String {
+pub fn own_name(what: &str) -> String {
     format!("{what}-{:016x}", StrongRandom::from_system().next_u64())
 }
 

@@ -75,7 +75,8 @@ mod tests {
         longest: Duration::from_millis(10),
     };
 
-    #[tokio::test]
+    /// On a paused clock, so that a busy machine does not use up the patience.
+    #[tokio::test(start_paused = true)]
     async fn what_passes_is_waited_out_and_what_does_not_is_told() {
         let (ui, asked) = (Ui::new(true), Cell::new(0));
         let passes = async || {

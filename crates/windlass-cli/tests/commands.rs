@@ -5,13 +5,18 @@
 mod support;
 
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use support::{Scene, beat, claim, fail, report, wait};
-use windlass::core::job::Progress;
+use windlass::core::id::Ids;
+use windlass::core::job::{JobSpec, NewJob, Progress};
 use windlass::core::payload::Payload;
+use windlass::core::random::StrongRandom;
 use windlass::core::store::{
-    JobQueue, Kinds, LogAppend, LogLine, LogSink, LogStream, Outcome, OutcomeKind, RenewRequest, Renewal,
+    EnqueueRequest, JobQueue, Kinds, LogAppend, LogLine, LogSink, LogStream, Outcome, OutcomeKind, RenewRequest,
+    Renewal,
 };
-use windlass::core::time::Timestamp;
+use windlass::core::time::{SystemClock, Timestamp};
 
 #[test]
 fn enqueue_says_every_option() {
@@ -210,6 +215,27 @@ fn jobs_are_retried_cancelled_and_removed() {
     scene.run(&["jobs", "remove", &ids[0], "--yes"]).ok().shows(&["removed"]);
     scene.run(&["jobs", "remove", "--queue", "mail", "--state", "cancelled", "--yes"]).ok().shows(&["5 jobs removed"]);
     assert_eq!(counts()["cancelled"], 0);
+}
+
+/// About the helper `claim`: the memory store answers many claims within one millisecond, and each must be a request of
+/// its own.
+#[test]
+fn claims_within_one_millisecond_are_separate_requests() {
+    const JOBS: usize = 100;
+    let store = windlass::core::memory::MemoryStore::new();
+    let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()));
+    let job = || {
+        let spec = JobSpec::new("mail".try_into().unwrap(), "welcome".try_into().unwrap(), Payload::json(&1).unwrap());
+        NewJob::new(ids.next(), spec)
+    };
+    wait(async {
+        store.enqueue(EnqueueRequest::new((0..JOBS).map(|_| job()).collect())).await.unwrap();
+        let mut claimed = BTreeSet::new();
+        for _ in 0..JOBS {
+            claimed.insert(claim(&store, "mail", 60_000).await.lease.job);
+        }
+        assert_eq!(claimed.len(), JOBS, "a claim was answered as the repetition of another one");
+    });
 }
 
 /// A job that has been through everything.

@@ -32,7 +32,7 @@ struct Fleet<'s> {
 
 impl Fleet<'_> {
     fn start(&mut self) {
-        let args = ["worker", "--allow-commands", "--slots", "4", "--lease", "1s", "--store", &self.store];
+        let args = ["worker", "--allow-commands", "--slots", "4", "--lease", "3s", "--store", &self.store];
         let mut command = self.scene.command(&args);
         // Nobody reads what they say, and a full pipe would stop them.
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());

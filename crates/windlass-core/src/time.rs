@@ -108,6 +108,13 @@ impl Clock for SystemClock {
     }
 }
 
+/// How long a test waits in real time for something that must happen, before it counts as hung.
+///
+/// It ends a test that would wait for ever, and says what was waited for. It is no statement about speed: on a loaded
+/// machine anything may take a hundred times as long as usual, and must still pass. A test of how soon something happens
+/// uses a virtual clock, or counts.
+pub const HANG_GUARD: std::time::Duration = std::time::Duration::from_secs(300);
+
 /// A clock that moves only when it is told to, for tests.
 #[derive(Debug)]
 pub struct VirtualClock(AtomicI64);

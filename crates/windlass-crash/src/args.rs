@@ -8,11 +8,12 @@ use windlass_core::random::{Random, StrongRandom};
 
 /// How it is called.
 pub const USAGE: &str = "\
-usage: windlass-crash [--store NAME] [--seconds N] [--jobs N] [--workers N] [--seed N] [--dir PATH] [--signal NAME]
-                      [--skew-s N] [--bug NAME]
+usage: windlass-crash [--store NAME] [--seconds N] [--kills N] [--jobs N] [--workers N] [--seed N] [--dir PATH]
+                      [--signal NAME] [--skew-s N] [--bug NAME]
        windlass-crash storm [--fault NAME] [--rounds N] [--seed N] [--json true]
   --store NAME  sqlite (the usual), or redis: a private server with an append-only file
   --seconds N   how long processes are killed (60)
+  --kills N     go on after that until so many were killed, and four times as many jobs have succeeded (0)
   --jobs N      enqueue no more than about so many jobs (no limit)
   --workers N   worker processes at any time (3)
   --seed N      repeats the moments of a run (random, printed)
@@ -82,6 +83,8 @@ pub struct Config {
     pub skew_s: u32,
     /// How long processes are killed.
     pub seconds: u64,
+    /// Processes to kill at least, however long it takes.
+    pub kills: u64,
     /// Enqueue no more than about so many jobs.
     pub jobs: u64,
     /// Worker processes at any time.
@@ -147,6 +150,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
         blow: Blow::Kill,
         skew_s: 0,
         seconds: 60,
+        kills: 0,
         jobs: u64::MAX,
         workers: 3,
         seed: 0,
@@ -161,6 +165,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
             "--signal" => config.blow = one_of(&value, &[("kill", Blow::Kill), ("stop", Blow::Stop)])?,
             "--skew-s" => config.skew_s = number(&flag, &value)?,
             "--seconds" => config.seconds = number(&flag, &value)?,
+            "--kills" => config.kills = number(&flag, &value)?,
             "--jobs" => config.jobs = number(&flag, &value)?,
             "--workers" => config.workers = number(&flag, &value)?,
             "--seed" => seed = Some(number(&flag, &value)?),
@@ -220,10 +225,10 @@ mod tests {
 
     #[test]
     fn flags_are_read_and_what_cannot_be_meant_is_refused() {
-        let Ok(Role::Parent(config)) = words("--seconds 5 --workers 2 --seed 9 --bug report-first") else {
+        let Ok(Role::Parent(config)) = words("--seconds 5 --kills 3 --workers 2 --seed 9 --bug report-first") else {
             panic!("not a parent");
         };
-        assert_eq!((config.seconds, config.workers, config.seed), (5, 2, 9));
+        assert_eq!((config.seconds, config.kills, config.workers, config.seed), (5, 3, 2, 9));
         assert_eq!(config.bug, Some(Bug::ReportFirst));
         let Ok(Role::Storm(storm)) = words("storm --fault script-flush --rounds 7") else { panic!("not a storm") };
         assert_eq!((storm.faults, storm.rounds), (vec![Fault::ScriptFlush], 7));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use windlass_core::id::JobId;
 use windlass_core::job::State;
 use windlass_core::store::{Filter, ListRequest, QueueCounts, Store, Sweep, SweepKind};
-use windlass_core::time::{Clock, SystemClock, Timestamp};
+use windlass_core::time::{Clock, HANG_GUARD, SystemClock};
 use windlass_servers::{Fsync, Redis};
 use windlass_sqlite::rusqlite;
 
@@ -24,8 +24,10 @@ const ENQUEUERS: u32 = 2;
 const ENQUEUER_EVERY: u64 = 5;
 /// The longest pause before a kill, in ms.
 const PAUSE_MS: u64 = 60;
-/// How long the rest may take to be worked off.
+/// How long the rest may be worked off without a job that ends. However long it takes in all: that depends on the load.
 const DRAIN_MS: u64 = 60_000;
+/// Jobs that have succeeded for each kill that was asked for, before the killing ends.
+const JOBS_PER_KILL: u64 = 4;
 /// How long a kill waits for somebody to hold a lease.
 const PATIENCE_MS: u64 = 1_000;
 
@@ -118,12 +120,17 @@ impl Run {
     }
 
     async fn kill_in_a_loop(&mut self, config: &Config) -> Result<()> {
-        let end = SystemClock.now().plus_ms(config.seconds.saturating_mul(1_000));
+        let mut killed_at = SystemClock.now();
+        let end = killed_at.plus_ms(config.seconds.saturating_mul(1_000));
         let mut enqueueing = true;
-        while SystemClock.now() < end {
+        loop {
             self.fleet.check()?;
             pass_ms(self.dice.below(PAUSE_MS)).await;
             let counts = counts(self.store.as_ref()).await?;
+            let enough = self.kills >= config.kills && counts.succeeded >= config.kills.saturating_mul(JOBS_PER_KILL);
+            if enough && SystemClock.now() >= end {
+                return Ok(());
+            }
             if enqueueing && total(&counts) >= config.jobs {
                 self.fleet.kill_all(Kind::Enqueuer)?;
                 enqueueing = false;
@@ -131,14 +138,22 @@ impl Run {
             if !enqueueing && waiting(&counts) == 0 {
                 return Ok(());
             }
+            let before = self.kills;
             self.kill_one(config.blow, enqueueing).await?;
+            if self.kills > before {
+                killed_at = SystemClock.now();
+            } else if SystemClock.now() >= killed_at.plus_ms(HANG_GUARD.as_secs() * 1_000) {
+                return Err(format!("nobody has held a lease for {} s", HANG_GUARD.as_secs()).into());
+            }
         }
-        Ok(())
     }
 
     /// Waits until somebody holds a lease, then kills: a holder, or now and then an enqueuer.
     async fn kill_one(&mut self, blow: Blow, enqueueing: bool) -> Result<()> {
         let holders = self.holders().await?;
+        if holders.is_empty() {
+            return Ok(());
+        }
         let pick = |names: &[String], dice: &Dice| {
             let place = dice.below(names.len().max(1) as u64);
             usize::try_from(place).ok().and_then(|place| names.get(place).cloned())
@@ -189,8 +204,16 @@ impl Run {
     /// Nobody is killed and nobody enqueues any more: everything must come to its end.
     async fn work_off(&mut self) -> Result<()> {
         self.fleet.kill_all(Kind::Enqueuer)?;
-        let end: Timestamp = SystemClock.now().plus_ms(DRAIN_MS);
-        while waiting(&counts(self.store.as_ref()).await?) > 0 && SystemClock.now() < end {
+        let (mut ended, mut ended_at) = (0, SystemClock.now());
+        loop {
+            let counts = counts(self.store.as_ref()).await?;
+            let now_ended = total(&counts) - waiting(&counts);
+            if now_ended > ended {
+                (ended, ended_at) = (now_ended, SystemClock.now());
+            }
+            if waiting(&counts) == 0 || SystemClock.now() >= ended_at.plus_ms(DRAIN_MS) {
+                break;
+            }
             self.fleet.check()?;
             for kind in [SweepKind::Reap, SweepKind::Promote] {
                 // Whatever stands in the way of a sweep now is tried again in a moment.

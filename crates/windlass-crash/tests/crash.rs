@@ -15,7 +15,7 @@ fn crash(args: &str) -> (Output, Report) {
 
 #[test]
 fn slow_nothing_is_lost_or_doubled_when_processes_are_killed() {
-    let (output, report) = crash("--seconds 4 --workers 2 --seed 20261115");
+    let (output, report) = crash("--seconds 4 --kills 5 --workers 2 --seed 20261115");
     assert!(output.status.success(), "{report:?}");
     assert!(report.is_clean(), "{report:?}");
     assert!(report.kills >= 5 && report.findings.jobs >= 20 && report.findings.executed >= 20, "{report:?}");
@@ -24,14 +24,14 @@ fn slow_nothing_is_lost_or_doubled_when_processes_are_killed() {
 
 #[test]
 fn slow_the_audit_notices_work_that_was_reported_before_it_was_done() {
-    let (output, report) = crash("--seconds 3 --workers 2 --seed 1 --bug report-first");
+    let (output, report) = crash("--seconds 3 --kills 40 --workers 2 --seed 1 --bug report-first");
     assert_eq!(output.status.code(), Some(1), "{report:?}");
     assert!(report.findings.lost > 0, "{report:?}");
 }
 
 #[test]
 fn slow_the_audit_notices_an_acknowledgement_without_an_enqueue() {
-    let (output, report) = crash("--seconds 12 --workers 2 --seed 2 --bug acknowledge-first");
+    let (output, report) = crash("--seconds 12 --kills 100 --workers 2 --seed 2 --bug acknowledge-first");
     assert_eq!(output.status.code(), Some(1), "{report:?}");
     assert!(report.findings.lost > 0, "{report:?}");
 }

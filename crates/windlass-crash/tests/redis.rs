@@ -17,14 +17,14 @@ fn crash(args: &str) -> Report {
 
 #[test]
 fn slow_nothing_is_lost_or_doubled_when_processes_on_redis_are_killed() {
-    let report = crash("--store redis --seconds 4 --workers 2 --seed 20261116");
+    let report = crash("--store redis --seconds 4 --kills 5 --workers 2 --seed 20261116");
     assert!(report.kills >= 5 && report.findings.delivered_twice > 0, "{report:?}");
     assert!(report.kills_while_active * 2 > report.kills, "most kills hit active jobs: {report:?}");
 }
 
 #[test]
 fn slow_a_worker_that_is_stopped_beyond_its_lease_is_told_that_it_was_lost() {
-    let report = crash("--store redis --signal stop --seconds 5 --workers 2 --seed 20261116");
+    let report = crash("--store redis --signal stop --seconds 5 --kills 2 --workers 2 --seed 20261116");
     assert!(report.kills >= 2, "{report:?}");
     // Its job was done by another one, and its own report came too late.
     assert!(report.findings.too_late > 0 && report.findings.delivered_twice > 0, "{report:?}");
@@ -32,9 +32,9 @@ fn slow_a_worker_that_is_stopped_beyond_its_lease_is_told_that_it_was_lost() {
 
 #[test]
 fn slow_workers_whose_clocks_are_an_hour_off_work_all_the_same() {
-    let report = crash("--store redis --skew-s 3600 --seconds 4 --workers 2 --seed 20261116");
+    let report = crash("--store redis --skew-s 3600 --seconds 4 --kills 5 --workers 2 --seed 20261116");
     assert!(report.kills >= 5 && report.clocks_off >= report.kills / 2, "{report:?}");
-    // A lease is taken by the server's clock: one that was an hour long, or over at once, would show here.
+    // A lease is taken by the server's clock. One that was over at once would show here; one that was an hour long would
+    // keep its job from its end, and the run gives up when no job ends for a minute.
     assert!(report.findings.too_late < report.findings.jobs / 4, "{report:?}");
-    assert!(report.seconds < 30, "the jobs of killed workers go on soon: {report:?}");
 }

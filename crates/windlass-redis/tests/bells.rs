@@ -1,8 +1,8 @@
 //! Wake-ups between processes: whoever waits on one handle is woken by what is done on another, at once, and only those
 //! are woken who can do something about it.
 //!
-//! A wait may last `POLL` here, far beyond what a worker waits; being woken within `SOON` is being woken by a bell. Who
-//! is on the list of those who wait is asked of the server, so that "was not woken" does not depend on how long one looks.
+//! A wait of the store has no end of its own, so being woken is being woken by a bell. Who is on the list of those who
+//! wait is asked of the server, so that "was not woken" does not depend on how long one looks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 #![allow(clippy::disallowed_methods, reason = "bells ring in real time, between tasks of the test")]
@@ -10,10 +10,9 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 use support::{
-    LEASE_MS, block, claim, claim_request, complete, enqueue, fresh_url, job, job_with, open_at, report, report_as,
-    virtual_clock,
+    LEASE_MS, block, claim, claim_request, complete, enqueue, fresh_url, get, job, job_with, open_at, report,
+    report_as, virtual_clock,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -25,16 +24,11 @@ use windlass_core::store::{
     Change, ChangeOp, ClaimRequest, Feed, FeedRequest, GroupSettings, JobQueue, Kinds, OutcomeKind, QueueSettings,
     Setting, Store, Sweep, SweepKind, WaitFor, WorkMark,
 };
-use windlass_core::time::VirtualClock;
+use windlass_core::time::{HANG_GUARD, VirtualClock};
 use windlass_redis::RedisStore;
 use windlass_redis::link::{Command, Link, Value};
 use windlass_redis::options::Options;
 use windlass_servers::{Cluster, Redis};
-
-/// How long a wait lasts without a bell.
-const POLL: Duration = Duration::from_secs(20);
-/// Within this a bell is heard, on the slowest machine. It takes about a millisecond.
-const SOON: Duration = Duration::from_secs(1);
 
 /// A store that several processes use.
 struct Scene {
@@ -88,7 +82,7 @@ impl Scene {
             }
             // Whoever does not listen yet begins to, and is told to look once more.
             let wait = store.wait(WaitFor::Work { queues: request.queues.clone(), mark: claimed.mark });
-            timeout(SOON, wait).await.expect("it listens").unwrap();
+            timeout(HANG_GUARD, wait).await.expect("it listens").unwrap();
         }
     }
 
@@ -102,7 +96,10 @@ impl Scene {
         let mark = self.settle(&store, &mut request).await;
         let (waiter, queues) = (Arc::clone(&store), request.queues.clone());
         let wait = tokio::spawn(async move {
-            timeout(POLL, waiter.wait(WaitFor::Work { queues, mark })).await.expect("a bell").map(|()| Instant::now())
+            timeout(HANG_GUARD, waiter.wait(WaitFor::Work { queues, mark }))
+                .await
+                .expect("a bell")
+                .map(|()| Instant::now())
         });
         Waiting { store, request, wait }
     }
@@ -135,7 +132,7 @@ struct Waiting {
 impl Waiting {
     /// It hears the bell of what was done since `done`, and finds work.
     async fn wakes(mut self, done: Instant, by: &str) {
-        let woken = timeout(SOON, &mut self.wait).await;
+        let woken = timeout(HANG_GUARD, &mut self.wait).await;
         let at = woken.unwrap_or_else(|_| panic!("{by} woke nobody")).unwrap().unwrap();
         println!("woken by {by} after {:?}", at.saturating_duration_since(done));
         self.request.request_id = next_request();
@@ -361,7 +358,7 @@ fn the_dead_are_skipped() {
             drop(waiting.store);
         }
         let channels = Command::new("PUBSUB").arg("CHANNELS").arg(scene.key("bell:*"));
-        timeout(POLL, async {
+        timeout(HANG_GUARD, async {
             while !matches!(scene.raw.command(&channels).await, Ok(Value::Array(channels)) if channels.len() == 1) {
                 tokio::task::yield_now().await;
             }
@@ -381,13 +378,15 @@ async fn ends_are_heard(scene: &Scene, id: windlass_core::id::JobId) {
     assert_eq!(lease.job, id);
     let mut waits = Vec::new();
     for store in [scene.open(), scene.open()] {
-        // The first wait of a process ends when it begins to listen, because of what it may have missed before.
-        let _ = timeout(SOON, store.wait(WaitFor::Job(id))).await;
-        let wait = tokio::spawn(async move { timeout(POLL, store.wait(WaitFor::Job(id))).await.expect("a bell") });
-        waits.push(wait);
+        // A wait may also end when the process begins to listen, because of what it may have missed before.
+        waits.push(tokio::spawn(async move {
+            while get(store.as_ref(), id).await.is_some_and(|job| !job.state.is_terminal()) {
+                timeout(HANG_GUARD, store.wait(WaitFor::Job(id))).await.expect("a bell").unwrap();
+            }
+        }));
     }
     let watched = Command::new("HGET").arg(scene.key("watch")).arg(id.to_string());
-    timeout(POLL, async {
+    timeout(HANG_GUARD, async {
         // Both are registered, and both listen: the order in which they come is theirs.
         loop {
             let registered = match scene.raw.command(&watched).await.unwrap() {
@@ -405,7 +404,7 @@ async fn ends_are_heard(scene: &Scene, id: windlass_core::id::JobId) {
     let done = Instant::now();
     report_as(&scene.doer, "ends", lease, complete()).await.unwrap();
     for wait in waits {
-        timeout(SOON, wait).await.expect("the end is heard").unwrap().unwrap();
+        timeout(HANG_GUARD, wait).await.expect("the end is heard").unwrap();
     }
     println!("the end of a job was heard after {:?}", done.elapsed());
 }
@@ -433,11 +432,11 @@ fn an_entry_of_the_feed_is_heard() {
             let end = follower.read_feed(FeedRequest { after: None, max: 1 }).await.unwrap().next;
             let wait = tokio::spawn({
                 let follower = Arc::clone(&follower);
-                async move { timeout(POLL, follower.wait(WaitFor::Feed(end))).await.expect("news") }
+                async move { timeout(HANG_GUARD, follower.wait(WaitFor::Feed(end))).await.expect("news") }
             });
             let done = Instant::now();
             enqueue(&scene.doer, vec![job()]).await;
-            timeout(SOON, wait).await.expect("the entry is heard").unwrap().unwrap();
+            timeout(HANG_GUARD, wait).await.expect("the entry is heard").unwrap().unwrap();
             println!("an entry of the feed was heard after {:?}", done.elapsed());
             let page = follower.read_feed(FeedRequest { after: Some(end), max: 10 }).await.unwrap();
             assert_eq!(page.entries.len(), 1);

@@ -6,7 +6,6 @@ mod support;
 
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
 use support::raw::Raw;
 use support::{LEASE_MS, block, claim, claim_request, fresh_url, job_with, open_at, report, virtual_clock};
 use tokio::time::timeout;
@@ -16,12 +15,9 @@ use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
     JobQueue, NewRun, RunClaim, RunMessage, RunStep, RunStore, RunsClaimed, Store, Sweep, SweepKind, WaitFor,
 };
-use windlass_core::time::VirtualClock;
+use windlass_core::time::{HANG_GUARD, VirtualClock};
 use windlass_redis::RedisStore;
 use windlass_servers::Redis;
-
-/// How long a wait lasts without a bell, and then it has failed: a bell takes about a millisecond.
-const SOON: Duration = Duration::from_secs(10);
 
 fn request(engine: &str, kind: &str, max: u32) -> RunClaim {
     let (engine, kinds) = (WorkerId::new(engine).unwrap(), vec![Kind::new(kind).unwrap()]);
@@ -59,7 +55,7 @@ impl Scene {
         let mut found = store.claim_runs(request(name, kind, 1)).await.unwrap();
         // Until it listens, it is told of everything at once; then it registers.
         while self.raw.members("idle", &format!("//{name}")).await.is_empty() {
-            timeout(SOON, store.wait(WaitFor::Runs(found.mark))).await.expect("it begins to listen").unwrap();
+            timeout(HANG_GUARD, store.wait(WaitFor::Runs(found.mark))).await.expect("it begins to listen").unwrap();
             found = store.claim_runs(request(name, kind, 1)).await.unwrap();
             assert!(found.runs.is_empty());
         }
@@ -76,7 +72,7 @@ impl Scene {
 }
 
 async fn woken(store: &RedisStore, found: &RunsClaimed) {
-    timeout(SOON, store.wait(WaitFor::Runs(found.mark))).await.expect("it is told").unwrap();
+    timeout(HANG_GUARD, store.wait(WaitFor::Runs(found.mark))).await.expect("it is told").unwrap();
 }
 
 #[test]
@@ -134,11 +130,11 @@ fn a_step_that_starts_a_job_wakes_a_worker_elsewhere() {
         let wait = |mark| store.wait(WaitFor::Work { queues: claim_request("w", 1).queues, mark });
         let mut found = store.claim(claim_request("w", 1)).await.unwrap();
         while scene.raw.members("idle", "/w").await.is_empty() {
-            timeout(SOON, wait(found.mark)).await.expect("it begins to listen").unwrap();
+            timeout(HANG_GUARD, wait(found.mark)).await.expect("it begins to listen").unwrap();
             found = store.claim(claim_request("w", 1)).await.unwrap();
         }
         scene.create(begins(2)).await;
-        timeout(SOON, wait(found.mark)).await.expect("it is told").unwrap();
+        timeout(HANG_GUARD, wait(found.mark)).await.expect("it is told").unwrap();
         assert_eq!(claim(&store, "w", 1).await.len(), 1);
     });
 }

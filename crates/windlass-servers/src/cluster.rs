@@ -15,8 +15,9 @@ use view::Line;
 
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;
-const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
-const FAILOVER_WITHIN: Duration = Duration::from_secs(10);
+const HEALTHY_WITHIN: Duration = windlass_core::time::HANG_GUARD;
+/// After this the replica is told once more to take over: the nodes give up a failover after five seconds.
+const FAILOVER_AGAIN: Duration = Duration::from_secs(10);
 const FAILOVERS_MAX: usize = 3;
 
 /// A running cluster. Nodes go by their index: the primaries of the start come first, then the replicas of the first
@@ -161,12 +162,12 @@ impl Cluster {
         // The old one gives up after five seconds if the two do not come to terms.
         for _ in 1..FAILOVERS_MAX {
             self.replica_of(old)?.command(&["CLUSTER", "FAILOVER"])?;
-            if let Ok(new) = self.wait_for_other_primary(slot, old, FAILOVER_WITHIN) {
+            if let Ok(new) = self.wait_for_other_primary(slot, old, FAILOVER_AGAIN) {
                 return Ok((old, new));
             }
         }
         self.replica_of(old)?.command(&["CLUSTER", "FAILOVER"])?;
-        Ok((old, self.wait_for_other_primary(slot, old, FAILOVER_WITHIN)?))
+        Ok((old, self.wait_for_other_primary(slot, old, HEALTHY_WITHIN)?))
     }
 
     /// A replica of the primary that is up and attached. All nodes have to see it so, which takes a while for one that

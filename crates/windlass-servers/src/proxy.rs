@@ -28,7 +28,7 @@ pub use plan::{Counts, Delay};
 use plan::{Cut, Shared};
 
 /// How long the proxy may take to do what it is told; it never waits for anybody.
-const DONE_WITHIN: Duration = Duration::from_secs(10);
+const DONE_WITHIN: Duration = windlass_core::time::HANG_GUARD;
 const BACKLOG: u32 = 1024;
 /// Orders come from tests, one at a time.
 const ORDERS_MAX: usize = 64;

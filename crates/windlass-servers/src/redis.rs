@@ -17,14 +17,15 @@ use crate::process::Process;
 use crate::programs::RedisPrograms;
 use crate::resp::{Connection, Value};
 use crate::wait::{self, Deadline};
+use windlass_core::time::HANG_GUARD;
 
 pub(crate) use config::Part;
 pub use config::{Fsync, RedisBuilder};
 
 /// How long a server may take until it answers.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = HANG_GUARD;
 /// How long a server may take to end when asked to.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
+const STOP_WITHIN: Duration = HANG_GUARD;
 /// How long one command may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const LOG_LINES: usize = 20;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::wait_until;
 use windlass_servers::{Redis, Sentinel};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = windlass_core::time::HANG_GUARD;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the servers take their time")]
@@ -47,7 +47,7 @@ fn slow_sentinels_fail_over_when_told_and_when_the_primary_dies() {
         let wanted = format!("slave\n127.0.0.1\n{}\n", sentinel.primary_port().unwrap());
         primary.command(&["ROLE"]).is_ok_and(|role| role.starts_with(&wanted))
     };
-    let told = (0..600).any(|_| {
+    let told = (0..LONG.as_millis() / 50).any(|_| {
         // sleeps because: the sentinels look around every second
         std::thread::sleep(Duration::from_millis(50));
         is_replica()

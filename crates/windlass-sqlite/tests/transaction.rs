@@ -10,6 +10,7 @@ use support::{block, claim, counts, enqueue, job, job_with, quick, raw, report, 
 use windlass_core::Error;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, NewJob};
 use windlass_core::store::{EnqueueRequest, Enqueued, JobQueue, Store, WaitFor};
+use windlass_core::time::HANG_GUARD;
 use windlass_sqlite::rusqlite::{Connection, TransactionBehavior};
 use windlass_sqlite::{Options, SqliteStore};
 
@@ -102,7 +103,7 @@ fn whoever_waits_for_work_is_woken() {
         store.enqueue_in(&tx, one(job())).unwrap().remove(0).unwrap();
         tx.commit().unwrap();
         // Only the signal ends the wait; the time is there for a run that would hang.
-        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("woken").unwrap();
+        tokio::time::timeout(HANG_GUARD, wait).await.expect("woken").unwrap();
         assert_eq!(claim(&store, "w", 1).await.len(), 1);
     });
 }
@@ -121,7 +122,7 @@ fn the_store_that_writes_next_hides_no_work() {
         let elsewhere = job_with(|spec| spec.queue = "elsewhere".try_into().unwrap());
         enqueue(&store, vec![elsewhere]).await;
         // Only the signal ends the wait; the time is there for a run that would hang.
-        tokio::time::timeout(Duration::from_secs(20), wait).await.expect("woken").unwrap();
+        tokio::time::timeout(HANG_GUARD, wait).await.expect("woken").unwrap();
         assert_eq!(claim(&store, "w", 1).await.len(), 1);
     });
 }

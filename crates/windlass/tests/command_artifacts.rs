@@ -10,9 +10,9 @@ use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-use support::commands::{run, run_with, script_with};
+use support::commands::{TIMEOUT, run, run_with, script_with, time_out};
 use support::{LONG, Running, memory};
+use tokio::sync::Notify;
 use windlass::artifacts::{
     self, Artifact, ArtifactName, ArtifactResult, ArtifactSource, ArtifactStore, Checked, FileEntry, Limits, Manifest,
     Put, RunKey,
@@ -139,42 +139,50 @@ async fn nothing_is_put_or_read_outside_of_the_work_folder() {
     }
 }
 
-/// A place that never answers.
+/// A place that never answers. It notes that it was asked.
 #[derive(Debug)]
-struct Silent;
+struct Silent(Arc<Notify>);
 
-#[async_trait]
-impl ArtifactStore for Silent {
-    async fn put(&self, _: &Put, _: &dyn ArtifactSource) -> ArtifactResult<Manifest> {
-        std::future::pending().await
-    }
-
-    async fn manifest(&self, _: &Artifact) -> ArtifactResult<Manifest> {
-        std::future::pending().await
-    }
-
-    async fn get(&self, _: &Artifact, _: &FileEntry) -> ArtifactResult<Checked> {
-        std::future::pending().await
-    }
-
-    async fn list(&self, _: &RunKey) -> ArtifactResult<Vec<ArtifactName>> {
-        std::future::pending().await
-    }
-
-    async fn remove(&self, _: &RunKey) -> ArtifactResult<()> {
+impl Silent {
+    async fn hang<T>(&self) -> T {
+        self.0.notify_one();
         std::future::pending().await
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[async_trait]
+impl ArtifactStore for Silent {
+    async fn put(&self, _: &Put, _: &dyn ArtifactSource) -> ArtifactResult<Manifest> {
+        self.hang().await
+    }
+
+    async fn manifest(&self, _: &Artifact) -> ArtifactResult<Manifest> {
+        self.hang().await
+    }
+
+    async fn get(&self, _: &Artifact, _: &FileEntry) -> ArtifactResult<Checked> {
+        self.hang().await
+    }
+
+    async fn list(&self, _: &RunKey) -> ArtifactResult<Vec<ArtifactName>> {
+        self.hang().await
+    }
+
+    async fn remove(&self, _: &RunKey) -> ArtifactResult<()> {
+        self.hang().await
+    }
+}
+
+#[tokio::test]
 async fn a_place_that_never_answers_is_not_waited_for_longer_than_the_job_may_take() {
     for (artifacts, place) in [
         (json!({ "download": { "dist": "." } }), "the download of artifacts"),
         (json!({ "upload": { "dist": ["file"] } }), "the upload of artifacts"),
     ] {
-        let limit = Options::new().timeout(Duration::from_millis(500));
-        let ran = run_with(Commands::new().artifacts(Arc::new(Silent)), job("echo x > file", artifacts), limit).await;
-        assert_eq!(ran.error(), format!("it took longer than its 500 ms, in {place}"));
+        let asked = Arc::new(Notify::new());
+        let commands = Commands::new().grace(LONG).artifacts(Arc::new(Silent(Arc::clone(&asked))));
+        let ran = time_out(commands, job("echo x > file", artifacts), async |_, _| asked.notified().await).await;
+        assert_eq!(ran.error(), format!("it took longer than its {} ms, in {place}", TIMEOUT.as_millis()));
         assert_eq!(ran.class(), FailureClass::Timeout);
     }
 }

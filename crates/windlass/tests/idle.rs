@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use windlass::core::store::Store;
+use windlass::core::time::HANG_GUARD;
 use windlass::{Client, Job, JobError, Options, Worker};
 use windlass_sqlite::SqliteStore;
 use windlass_sqlite::rusqlite::Connection;
@@ -67,17 +68,28 @@ async fn slow_an_idle_worker_writes_nothing_and_hardly_runs() {
     let running = tokio::spawn(worker.run_until_stopped());
     // It has worked, and there is something to come, much later.
     client.enqueue_with(Task, Options::new().delay(Duration::from_secs(3_600))).await.unwrap();
-    client.enqueue(Task).await.unwrap().wait(Duration::from_secs(20)).await.unwrap().success().unwrap();
+    client.enqueue(Task).await.unwrap().wait(HANG_GUARD).await.unwrap().success().unwrap();
     let told = async {
         while store.workers().await.unwrap().first().is_none_or(|worker| worker.beat.running > 0) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), told).await.expect("it says that it is idle");
-    // sleeps because: the keeper may just have taken note of the last job; by its next look it says that it is idle
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
-
+    tokio::time::timeout(HANG_GUARD, told).await.expect("it says that it is idle");
     let outside = Connection::open(&path).unwrap();
+    // The keeper may just have taken note of the last job; then its next look says that the worker is idle.
+    let rests = async {
+        let mut last = Disk::look(dir.path(), &outside);
+        loop {
+            // sleeps because: that is longer than the time between two looks of the keeper
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            let now = Disk::look(dir.path(), &outside);
+            if now == last {
+                return;
+            }
+            last = now;
+        }
+    };
+    tokio::time::timeout(HANG_GUARD, rests).await.expect("it comes to rest");
     let (before, ran) = (Disk::look(dir.path(), &outside), cpu_time());
     let watched = Duration::from_secs(5);
     // sleeps because: nothing may happen meanwhile

@@ -153,7 +153,8 @@ async fn an_outcome_that_no_store_takes_is_given_up_and_the_worker_goes_on() {
         let error = Error::Corrupt { what: "the counters".to_owned() };
         if reports && refuses.swap(false, Ordering::SeqCst) { Fault::Refused(error) } else { Fault::Pass }
     });
-    let lease = Duration::from_millis(100);
+    // A lease that runs out soon, and that a busy machine does not lose while the job is reported.
+    let lease = Duration::from_millis(700);
     let worker = Running::start(Worker::builder(seen).lease(lease).handle(cannot));
     let ticket = client.enqueue(Task { n: 2 }).await.unwrap();
     // Its lease runs out, it is reaped and delivered again.

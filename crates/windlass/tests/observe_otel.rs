@@ -41,7 +41,7 @@ async fn life() -> Vec<Option<String>> {
     let work = async {
         let request = client.enqueue(Task { depth: 0 }).instrument(tracing::info_span!("request"));
         let ticket = request.await.unwrap();
-        let Waited::Succeeded(first) = ticket.wait(Duration::from_secs(20)).await.unwrap() else {
+        let Waited::Succeeded(first) = ticket.wait(windlass::core::time::HANG_GUARD).await.unwrap() else {
             unreachable!("it succeeds")
         };
         // The child ends in its own time.

@@ -21,7 +21,7 @@ use windlass::core::time::SystemClock;
 use windlass::observe::{TraceParent, current_trace, with_trace};
 use windlass::{Client, Ctx, Error, Job, JobError, Options, State, Waited, Worker};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = windlass::core::time::HANG_GUARD;
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 

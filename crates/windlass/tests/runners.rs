@@ -20,7 +20,7 @@ impl Job for Task {
     type Output = ();
 }
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = windlass::core::time::HANG_GUARD;
 
 /// Runs `n` jobs on as many slots; all of them must succeed.
 async fn run(n: usize, builder: impl FnOnce(windlass::WorkerBuilder) -> windlass::WorkerBuilder) {

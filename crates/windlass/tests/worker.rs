@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{LONG, Running, Task, memory, state};
+use support::{LONG, Running, Task, memory, state, stored};
 use tokio::sync::{Notify, mpsc};
 use windlass::core::id::JobId;
 use windlass::core::job::{FailureClass, State as JobState};
@@ -154,18 +154,37 @@ async fn whoever_does_not_stop_in_time_is_given_back_with_its_attempt_spent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_handlers_that_block_their_threads_lose_no_lease() {
     let (store, client) = memory();
-    #[expect(clippy::disallowed_methods, reason = "blocking the thread is the point")]
-    async fn block(job: Task, ctx: Ctx) -> Result<u32, JobError> {
-        // sleeps because: blocking the thread for ten leases is what is tested
-        std::thread::sleep(Duration::from_millis(3_000));
+    type Gate = Arc<(parking_lot::Mutex<bool>, parking_lot::Condvar)>;
+    async fn block(job: Task, ctx: Ctx, State(gate): State<Gate>) -> Result<u32, JobError> {
+        // Blocks its thread until the test opens the gate.
+        gate.1.wait_while(&mut gate.0.lock(), |open| !*open);
         assert!(!ctx.is_stopped());
         Ok(job.n + ctx.attempt())
     }
-    let lease = Duration::from_millis(300);
-    let tickets = client.enqueue_all((0..4).map(|n| Task { n })).await.unwrap();
-    let worker = Running::start(Worker::builder(Arc::clone(&store)).slots(4).lease(lease).handle(block));
+    // Long enough that a busy machine does not lose it by itself.
+    let lease = Duration::from_millis(2_000);
+    let gate = Gate::default();
+    let tickets: Vec<_> =
+        client.enqueue_all((0..4).map(|n| Task { n })).await.unwrap().into_iter().map(Result::unwrap).collect();
+    let builder = Worker::builder(Arc::clone(&store)).slots(4).lease(lease).state(Arc::clone(&gate)).handle(block);
+    let worker = Running::start(builder);
+    // Every lease is renewed until it reaches beyond the end of a second one.
+    for ticket in &tickets {
+        let expires_at = async || stored(&store, ticket.id()).await.lease.map(|lease| lease.expires_at);
+        let first = loop {
+            match expires_at().await {
+                Some(first) => break first,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        while expires_at().await.expect("the lease is kept") < first.plus_ms(2_000) {
+            tokio::task::yield_now().await;
+        }
+    }
+    *gate.0.lock() = true;
+    gate.1.notify_all();
     for (n, ticket) in (0..).zip(tickets) {
-        assert_eq!(ticket.unwrap().wait(LONG).await.unwrap(), Waited::Succeeded(n + 1), "on the first attempt");
+        assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(n + 1), "on the first attempt");
     }
     worker.drain().await;
 }
@@ -288,7 +307,7 @@ async fn a_job_that_is_cancelled_before_its_turn_is_never_begun() {
         }
         Ok(job.n)
     }
-    let builder = Worker::builder(Arc::clone(&store)).slots(1).lease(Duration::from_millis(300));
+    let builder = Worker::builder(Arc::clone(&store)).slots(1).lease(Duration::from_millis(1_500));
     let worker = Running::start(builder.state(started).state(Arc::clone(&go)).handle(gated));
     // A short one first, so that the worker claims ahead.
     client.enqueue(Task { n: 9 }).await.unwrap().wait(LONG).await.unwrap();
@@ -299,10 +318,10 @@ async fn a_job_that_is_cancelled_before_its_turn_is_never_begun() {
         tokio::task::yield_now().await;
     }
     client.cancel(second).await.unwrap();
-    // The keeper hears of it within a look; the lease of the first one tells when it has looked.
-    let lease = async || store.get(vec![second]).await.unwrap().remove(0).unwrap().lease.unwrap().expires_at;
+    // The keeper has looked when the lease was renewed, or when the job is given back already.
+    let lease = async || stored(&store, second).await.lease.map(|lease| lease.expires_at);
     let before = lease().await;
-    while lease().await == before {
+    while before.is_some() && lease().await == before {
         tokio::task::yield_now().await;
     }
     go.notify_one();

@@ -10,6 +10,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use windlass::core::id::JobId;
 use windlass::core::job::Retry;
 use windlass::core::name::{Labels, WorkerId};
@@ -156,10 +157,11 @@ pub(crate) fn wait<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Claims one job.
-pub(crate) async fn claim(store: &SqliteStore, queue: &str, lease_ms: u64) -> ClaimedJob {
+pub(crate) async fn claim(store: &impl JobQueue, queue: &str, lease_ms: u64) -> ClaimedJob {
+    static REQUESTS: AtomicU64 = AtomicU64::new(1);
     let worker = WorkerId::new(format!("worker-of-{queue}")).unwrap();
-    // Times rise, so that each claim is a new one.
-    let request = u64::try_from(SystemClock.now().as_ms()).unwrap();
+    // Counted, not timed: a store answers two claims with one request id as one claim.
+    let request = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let claim = ClaimRequest { lease_ms, ..ClaimRequest::new(worker, request, queue.try_into().unwrap()) };
     store.claim(claim).await.unwrap().jobs.pop().unwrap()
 }

@@ -6,6 +6,7 @@ use crate::runner::cases;
 use windlass_core::job::Due;
 use windlass_core::rate::Rate;
 use windlass_core::store::{GroupSettings, SweepKind, WaitFor};
+use windlass_core::time::HANG_GUARD;
 
 cases!("groups_rate":
     no_window_holds_more_than_the_limit,
@@ -142,7 +143,7 @@ async fn the_sweep_brings_a_group_back_and_tells_those_who_wait(ctx: Ctx) {
     ctx.advance_ms(500).await;
     assert_eq!(ctx.sweep(SweepKind::Promote).await, 1);
     let wait = ctx.store.wait(WaitFor::Work { queues: vec![queue_name("q")], mark });
-    tokio::time::timeout(std::time::Duration::from_secs(10), wait).await.expect("told").unwrap();
+    tokio::time::timeout(HANG_GUARD, wait).await.expect("told").unwrap();
     assert_eq!(ctx.claim("w", "q", 10).await.len(), 1);
 }
 

@@ -11,6 +11,7 @@ use windlass_core::store::{
     ChangeOp, Enqueued, LogAppend, LogLine, LogRequest, LogStream, MetricsRequest, OutcomeKind, Retention,
     RetentionRule, Sweep, SweepKind, WaitFor,
 };
+use windlass_core::time::HANG_GUARD;
 
 cases!("retention":
     jobs_go_when_they_are_too_old,
@@ -145,7 +146,7 @@ async fn keep_for_zero_goes_at_once(ctx: Ctx) {
     ctx.change(cancelled, ChangeOp::Cancel).await.unwrap();
     assert!(ctx.get(cancelled).await.is_none());
     let wait = ctx.store.wait(WaitFor::Job(cancelled));
-    tokio::time::timeout(std::time::Duration::from_secs(10), wait).await.expect("no hang").unwrap();
+    tokio::time::timeout(HANG_GUARD, wait).await.expect("no hang").unwrap();
 }
 
 async fn keep_for_stands_in_place_of_the_age(ctx: Ctx) {

@@ -5,13 +5,13 @@ use super::runs::begun;
 use crate::ctx::{Ctx, complete, fail, queue_name, worker_id};
 use crate::runner::cases;
 use std::sync::Arc;
-use std::time::Duration;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry};
 use windlass_core::name::Kind;
 use windlass_core::store::{
     ClaimedJob, Outcome, QueueSettings, ReportRequest, RunRead, RunState, Setting, Store, Sweep, SweepKind, WaitFor,
 };
+use windlass_core::time::HANG_GUARD;
 
 cases!("run_company":
     many_claimers_never_share_a_run,
@@ -59,7 +59,7 @@ async fn a_waiting_engine_is_told(ctx: Ctx) {
         ctx.complete("w", job.lease).await.unwrap();
     };
     let both = futures::future::join(waits, ends);
-    let (waited, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is told");
+    let (waited, ()) = tokio::time::timeout(HANG_GUARD, both).await.expect("it is told");
     waited.unwrap();
     claim_run(&ctx).await;
 }
@@ -159,7 +159,7 @@ async fn the_sweep_of_leases_finds_runs_for_those_who_wait(ctx: Ctx) {
     ctx.advance_ms(300).await;
     let waits = ctx.store.wait(WaitFor::Runs(mark));
     let both = futures::future::join(waits, ctx.store.sweep(sweep));
-    let (waited, swept) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is told");
+    let (waited, swept) = tokio::time::timeout(HANG_GUARD, both).await.expect("it is told");
     waited.unwrap();
     assert_eq!(swept.unwrap().handled, 1);
     // The same for an engine that vanished.

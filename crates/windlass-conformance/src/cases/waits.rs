@@ -4,13 +4,13 @@ use crate::ctx::{Ctx, queue_name};
 use crate::look::{beat, on};
 use crate::runner::cases;
 use std::future::Future;
-use std::time::Duration;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
 use windlass_core::store::{
     ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedRequest, ListRequest, LogRequest, Setting, Sweep,
     SweepKind, WaitFor, WorkMark,
 };
+use windlass_core::time::HANG_GUARD;
 
 cases!("waits":
     a_wait_for_a_job_returns_when_it_ends,
@@ -29,7 +29,7 @@ cases!("waits":
 
 /// A guard against hanging for ever; nothing is timed.
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), what).await.expect("the wait hangs")
+    tokio::time::timeout(HANG_GUARD, what).await.expect("the wait hangs")
 }
 
 /// Runs a wait beside whatever makes it end.

@@ -12,7 +12,6 @@ use crate::faults::{FaultPlan, Faulty};
 use futures::FutureExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use windlass_core::Result;
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::{Job, Lease};
@@ -23,12 +22,10 @@ use windlass_core::store::{
     GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest,
     Renewal, ReportRequest, ScheduleStore, Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
 };
-use windlass_core::time::{Clock, Timestamp, VirtualClock};
+use windlass_core::time::{Clock, HANG_GUARD, Timestamp, VirtualClock};
 
 /// When every sequence begins.
 pub(crate) const START: Timestamp = Timestamp::from_ms(1_700_000_000_000);
-/// A wait for what has happened already returns long before this.
-const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// One store, and what it has handed out.
 pub(crate) struct Side {
@@ -393,7 +390,7 @@ impl Side {
         let text = format!("{what:?}");
         let wait = self.store.wait(what);
         if over {
-            return tokio::time::timeout(WAIT_MAX, wait)
+            return tokio::time::timeout(HANG_GUARD, wait)
                 .await
                 .unwrap_or_else(|_| panic!("{text} is over and still waits"));
         }

@@ -35,7 +35,7 @@ pub(crate) fn watchdogs_of(pid: u32) -> Vec<u32> {
 
 #[expect(clippy::disallowed_methods, reason = "other processes run in real time")]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + windlass_core::time::HANG_GUARD;
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         // sleeps because: another process gives no signal.

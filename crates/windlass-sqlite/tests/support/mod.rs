@@ -19,7 +19,7 @@ use windlass_core::store::{
     ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind, QueueCounts,
     ReportRequest, Reported, Sweep, SweepKind,
 };
-use windlass_core::time::{SystemClock, Timestamp, VirtualClock};
+use windlass_core::time::{HANG_GUARD, SystemClock, Timestamp, VirtualClock};
 use windlass_sqlite::{Options, SqliteStore, Synchronous, rusqlite};
 
 #[allow(unused_imports, reason = "each test file uses a part of it")]
@@ -59,7 +59,7 @@ pub(crate) fn virtual_clock() -> Arc<VirtualClock> {
 /// A connection past the store.
 pub(crate) fn raw(path: &Path) -> rusqlite::Connection {
     let conn = rusqlite::Connection::open(path).unwrap();
-    conn.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    conn.busy_timeout(HANG_GUARD).unwrap();
     conn
 }
 

@@ -22,6 +22,7 @@ mod pool;
 mod pump;
 mod run;
 mod runners;
+mod starts;
 mod stop;
 mod turns;
 

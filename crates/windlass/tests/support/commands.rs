@@ -6,12 +6,14 @@ use super::{LONG, Running, memory, stored};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use windlass::command::{Commands, KIND};
+use windlass::core::id::JobId;
 use windlass::core::job::{FailureClass, Job as StoredJob};
 use windlass::core::retry::RetryPolicy;
-use windlass::core::store::{LogRequest, LogStream};
-use windlass::{Client, Job, Options, Waited, Worker};
+use windlass::core::store::{LogRequest, LogStream, Store};
+use windlass::{Client, Job, Options, Ticket, Waited, Worker};
 
 /// A job that runs commands: its payload.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,11 +91,49 @@ pub(crate) async fn run_with(commands: Commands, payload: Json, options: Options
 
 pub(crate) async fn enqueue_and_wait(client: &Client, payload: Json, options: Options) -> Ran {
     let ticket = client.enqueue_with(Steps(payload), options).await.unwrap();
+    ran(client, &ticket).await
+}
+
+async fn ran(client: &Client, ticket: &Ticket<Steps>) -> Ran {
     let ended = ticket.wait(LONG).await.unwrap();
-    let request = LogRequest { job: ticket.id(), from: 0, limit: 10_000 };
-    let page = client.store().read_logs(request).await.unwrap();
-    let lines = page.lines.into_iter().map(|(_, line)| (line.stream, line.text.to_vec())).collect();
+    let lines = log_of(client.store(), ticket.id()).await;
     Ran { ended, job: stored(client.store(), ticket.id()).await, lines }
+}
+
+async fn log_of(store: &Arc<dyn Store>, job: JobId) -> Vec<(LogStream, Vec<u8>)> {
+    let page = store.read_logs(LogRequest { job, from: 0, limit: 10_000 }).await.unwrap();
+    page.lines.into_iter().map(|(_, line)| (line.stream, line.text.to_vec())).collect()
+}
+
+/// The timeout of a job that [`time_out`] runs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// Runs a job until `far_enough` returns, and then lets its time run out: by tokio's clock, which is moved, so that the
+/// job gets as far as it is meant to on any machine. Needs a runtime of one thread, and commands with a long grace: the
+/// worker gives up on the handler when its timeout, its grace and two seconds are over.
+pub(crate) async fn time_out(
+    commands: Commands,
+    payload: Json,
+    far_enough: impl AsyncFnOnce(Arc<dyn Store>, JobId),
+) -> Ran {
+    let (store, client) = memory();
+    let worker = Running::start(Worker::builder(Arc::clone(&store)).commands(commands));
+    let ticket = client.enqueue_with(Steps(payload), Options::new().timeout(TIMEOUT)).await.unwrap();
+    far_enough(store, ticket.id()).await;
+    tokio::time::pause();
+    tokio::time::advance(TIMEOUT).await;
+    tokio::time::resume();
+    let ran = ran(&client, &ticket).await;
+    worker.drain().await;
+    ran
+}
+
+/// Returns when the store has two lines of the job.
+pub(crate) async fn has_lines(store: Arc<dyn Store>, job: JobId) {
+    while log_of(&store, job).await.len() < 2 {
+        // sleeps because: no signal tells that lines were stored
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Returns when `file` holds a line, and answers it.

@@ -15,8 +15,8 @@ use windlass::core::store::Store;
 use windlass::{Client, Health, Job, Options, Stopper, WorkerBuilder};
 use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
 
-/// Longer than anything takes here.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// How long anything is waited for. A test that is about time uses tokio's paused clock.
+pub(crate) const LONG: Duration = windlass::core::time::HANG_GUARD;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Task {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use windlass::core::name::{QueueName, WorkerId};
 use windlass::core::store::{ClaimRequest, Outcome, ReportRequest};
 use windlass_bench::floor::Load;
-use windlass_bench::{Figure, Line, Spending, Stopwatch, median};
+use windlass_bench::{Figure, Line, Spending, Stopwatch, median, own_name};
 
 /// Jobs of one step.
 const BATCH: u32 = 250;
@@ -97,7 +97,8 @@ struct Worker {
 
 impl Worker {
     fn new() -> Result<Self, Failure> {
-        let id = WorkerId::new(format!("windlass-bench-{}", std::process::id()))?;
+        // Random: request ids begin at 1, and in containers process ids repeat.
+        let id = WorkerId::new(own_name("windlass-bench"))?;
         Ok(Self { id, queue: QueueName::new(QUEUE)?, request_id: 0 })
     }
 

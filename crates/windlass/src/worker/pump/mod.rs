@@ -11,6 +11,7 @@ mod waits;
 use super::execute::Started;
 use super::health::now;
 use super::runners::{self, Start};
+use super::starts;
 use super::stop::{Haste, StopWatch};
 use super::turns::Turns;
 use super::{Ended, Shared};
@@ -107,8 +108,7 @@ struct Answered {
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, ended: UnboundedReceiver<Ended>) -> Self {
         let limited = vec![Limited::default(); shared.limits.len()];
-        // Rises from one start of a worker to the next, so that one that keeps its id is not taken for its past.
-        let started_ms = u64::try_from(shared.world.clock.now().as_ms()).unwrap_or(0);
+        let request_id = starts::begin(shared.world.clock.as_ref());
         let turns = Turns::new(&shared.config.queues);
         Self {
             shared,
@@ -119,7 +119,7 @@ impl Pump {
             limited,
             outcomes: Vec::new(),
             singly: 0,
-            request_id: started_ms << 20,
+            request_id,
             claim: None,
             claim_lost: false,
             lost_sent_at: None,
