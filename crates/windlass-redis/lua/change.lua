@@ -79,9 +79,11 @@ function ops.remove(j, _, force)
   if j.state == 'a' and not force then return 'illegal a remove' end
   E.remove(j, 'remove')
 end
--- Ended at least so long ago, and in one of the states that are asked for.
+-- Ended at least so long ago, and in one of the states that are asked for. An end in the future, by a clock that was set back
+-- since, is no time ago.
 function ops.clean(j, argument)
-  if not is_final(j) or now - (j.finished or now) < tonumber(argument) then return 'skip' end
+  local age = now - (j.finished or now)
+  if not is_final(j) or (age > 0 and age or 0) < tonumber(argument) then return 'skip' end
   E.remove(j, 'remove')
 end
 

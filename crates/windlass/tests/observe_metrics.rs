@@ -22,7 +22,7 @@ use windlass::core::retry::RetryPolicy;
 use windlass::core::schedule::{Rule, Schedule, tick};
 use windlass::core::store::{
     Beat, Change, ChangeOp, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind,
-    RenewRequest, Renewal, ReportRequest, Store, Sweep, SweepKind, Wrap, Wrapped,
+    RenewRequest, Renewal, Renewed, ReportRequest, Store, Sweep, SweepKind, Wrap, Wrapped,
 };
 use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::observe::names::{self, MetricType};
@@ -391,7 +391,8 @@ fn attempts_are_timed_by_how_they_ended() {
 
 const SHORT_LEASE: Duration = Duration::from_millis(200);
 
-/// A store that answers the first claim with jobs when their leases have ended.
+/// A store that answers the first claim with jobs when their leases have ended, and that renews no lease: a renewal that came
+/// before the handler would make the lease valid again.
 struct AnswersLate {
     inner: Arc<dyn Store>,
     late: AtomicBool,
@@ -410,6 +411,10 @@ impl Wrap for AnswersLate {
             tokio::time::sleep(SHORT_LEASE).await;
         }
         Ok(claimed)
+    }
+
+    async fn renew(&self, _: RenewRequest) -> windlass::Result<Vec<windlass::Result<Renewed>>> {
+        Err(Error::Unavailable { reason: "no renewals".to_owned() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes to all jobs that match, in bounded steps.
 
-use crate::ctx::{Ctx, queue_name};
+use crate::ctx::{Ctx, TestClock, queue_name};
 use crate::look::{group, on, on_in};
 use crate::runner::cases;
 use windlass_core::Error;
@@ -12,6 +12,7 @@ cases!("bulk":
     drain_removes_what_is_ready,
     drain_removes_what_is_scheduled_if_asked,
     clean_removes_what_ended_long_ago,
+    clean_removes_what_ended_before_the_clock_was_set_back,
     clean_removes_one_state,
     retry_failed_gives_a_new_life,
     promote_all_makes_scheduled_jobs_ready,
@@ -65,6 +66,14 @@ async fn clean_removes_what_ended_long_ago(ctx: Ctx) {
     assert_eq!(ctx.counts("q").await, counts(3, 3, 3, [1, 1, 1]));
     assert_eq!(ctx.change_all(ChangeManyOp::Clean { older_than_ms: 0 }, on("q"), 2).await, 3);
     assert_eq!(ctx.counts("q").await, counts(3, 3, 3, [0, 0, 0]));
+}
+
+async fn clean_removes_what_ended_before_the_clock_was_set_back(ctx: Ctx) {
+    let TestClock::Virtual(clock) = &ctx.clock else { return };
+    ctx.job_in("q", State::Cancelled).await;
+    clock.set(ctx.now().await.minus_ms(1));
+    assert_eq!(ctx.change_all(ChangeManyOp::Clean { older_than_ms: 1 }, on("q"), 2).await, 0, "its age is 0");
+    assert_eq!(ctx.change_all(ChangeManyOp::Clean { older_than_ms: 0 }, on("q"), 2).await, 1);
 }
 
 async fn clean_removes_one_state(ctx: Ctx) {

@@ -67,7 +67,13 @@ impl Storm {
                 at(&self.bed, |bed| Ok(bed.cluster()?.manual_failover(Bed::slot())?)).await?;
             }
             Fault::SlotMigration => discord = self.migrate().await?,
-            Fault::PlannedOneReplica | Fault::PlannedWaitOne | Fault::PlannedWaitAll | Fault::FailoverTo => {
+            Fault::PlannedOneReplica
+            | Fault::PlannedWaitOne
+            | Fault::PlannedWaitAll
+            | Fault::FailoverTo
+            | Fault::KilledOneReplica
+            | Fault::KilledWaitOne
+            | Fault::KilledWaitAll => {
                 return Err(format!("{} has a storm of its own", self.fault).into());
             }
         }

@@ -48,6 +48,12 @@ pub enum Fault {
     PlannedWaitAll,
     /// `FAILOVER TO` is sent to the primary under full load, and the Sentinels find out by themselves.
     FailoverTo,
+    /// The primary is killed under full load; it has one replica.
+    KilledOneReplica,
+    /// The same with two replicas and `wait_replicas=1`.
+    KilledWaitOne,
+    /// The same with two replicas and `wait_replicas=all`.
+    KilledWaitAll,
     /// The primary of the store's slot is killed.
     ClusterKill,
     /// The same with `wait_replicas=1`.
@@ -70,7 +76,7 @@ pub(super) enum Ground {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::ScriptFlush,
         Self::ClientKill,
         Self::Neighbours,
@@ -92,6 +98,9 @@ impl Fault {
         Self::PlannedWaitOne,
         Self::PlannedWaitAll,
         Self::FailoverTo,
+        Self::KilledOneReplica,
+        Self::KilledWaitOne,
+        Self::KilledWaitAll,
         Self::ClusterKill,
         Self::ClusterKillWait,
         Self::ClusterFailover,
@@ -122,6 +131,9 @@ impl Fault {
             Self::PlannedWaitOne => "planned-2-replicas-wait-1",
             Self::PlannedWaitAll => "planned-2-replicas-wait-all",
             Self::FailoverTo => "failover-to",
+            Self::KilledOneReplica => "killed-1-replica",
+            Self::KilledWaitOne => "killed-2-replicas-wait-1",
+            Self::KilledWaitAll => "killed-2-replicas-wait-all",
             Self::ClusterKill => "cluster-kill",
             Self::ClusterKillWait => "cluster-kill-wait",
             Self::ClusterFailover => "cluster-failover",
@@ -132,12 +144,18 @@ impl Fault {
     /// Whether acknowledged work may be lost or done again: another node takes over that need not have everything. With
     /// one replica that confirms every write there is no such node; of two, the other one may be chosen.
     pub fn may_lose(self) -> bool {
-        matches!(self, Self::SentinelKill | Self::SentinelFailover | Self::SentinelFailoverWait | Self::ClusterKill)
+        matches!(self, Self::SentinelKill | Self::KilledOneReplica | Self::KilledWaitOne | Self::ClusterKill)
     }
 
-    /// Whether the storm is the one of [`planned`](super::planned): failovers that nothing may be lost in, under full load.
-    pub(super) fn is_planned(self) -> bool {
+    /// Whether the storm is the one of [`planned`](super::planned): failovers under full load.
+    pub(super) fn is_under_full_load(self) -> bool {
         matches!(self, Self::PlannedOneReplica | Self::PlannedWaitOne | Self::PlannedWaitAll | Self::FailoverTo)
+            || self.kills_primary()
+    }
+
+    /// Whether the primary is killed under full load.
+    pub(super) fn kills_primary(self) -> bool {
+        matches!(self, Self::KilledOneReplica | Self::KilledWaitOne | Self::KilledWaitAll)
     }
 
     pub(super) fn ground(self) -> Ground {
@@ -149,8 +167,10 @@ impl Fault {
             Self::SentinelKill | Self::SentinelKillWait | Self::SentinelFailover | Self::SentinelFailoverWait => {
                 Ground::Sentinel { replicas: 2 }
             }
-            Self::PlannedOneReplica | Self::FailoverTo => Ground::Sentinel { replicas: 1 },
-            Self::PlannedWaitOne | Self::PlannedWaitAll => Ground::Sentinel { replicas: 2 },
+            Self::PlannedOneReplica | Self::FailoverTo | Self::KilledOneReplica => Ground::Sentinel { replicas: 1 },
+            Self::PlannedWaitOne | Self::PlannedWaitAll | Self::KilledWaitOne | Self::KilledWaitAll => {
+                Ground::Sentinel { replicas: 2 }
+            }
             Self::ClusterKill | Self::ClusterKillWait | Self::ClusterFailover | Self::SlotMigration => Ground::Cluster,
         }
     }
@@ -158,10 +178,12 @@ impl Fault {
     /// What the URL of the store says beyond its servers.
     pub(super) fn options(self) -> &'static str {
         match self {
-            Self::SentinelKillWait | Self::SentinelFailoverWait | Self::PlannedWaitOne | Self::ClusterKillWait => {
-                "&wait_replicas=1"
-            }
-            Self::PlannedWaitAll => "&wait_replicas=all",
+            Self::SentinelKillWait
+            | Self::SentinelFailoverWait
+            | Self::PlannedWaitOne
+            | Self::KilledWaitOne
+            | Self::ClusterKillWait => "&wait_replicas=1",
+            Self::PlannedWaitAll | Self::KilledWaitAll => "&wait_replicas=all",
             // Shorter than the replies stay away.
             Self::Swallowed => "&timeout_ms=300",
             // Nothing but this tells that a connection is dead, so whoever needs the five seconds sets it.

@@ -42,7 +42,7 @@ pub struct Plan {
 /// Does it.
 pub async fn run(plan: Plan) -> Result<Row> {
     let Plan { fault, rounds, seed } = plan;
-    if fault.is_planned() {
+    if fault.is_under_full_load() {
         return planned::run(plan).await;
     }
     let began = SystemClock.now();

@@ -80,7 +80,7 @@ impl Row {
         (may_lose || self.lost + self.double + self.forgotten + self.runs_lost == 0)
             && self.phantom + self.miscounted + self.discord == 0
             && self.recovery_ms <= RECOVERY_MS_MAX
-            && (!fault.is_ok_and(Fault::is_planned) || self.meets_bars())
+            && (!fault.is_ok_and(Fault::is_under_full_load) || self.meets_bars())
     }
 
     /// Whether the load was as high as a storm of planned failovers needs it, and nobody waited too long.

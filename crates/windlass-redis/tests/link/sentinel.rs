@@ -225,3 +225,23 @@ async fn slow_sentinels_that_the_url_does_not_name_are_listened_to() {
         wait_until("and no longer than the link exists", || listeners(sentinel) == 0);
     }
 }
+
+/// A user that may only subscribe and ask for the address is enough; one that may not subscribe is refused, because it would
+/// not be notified of a failover.
+#[tokio::test]
+async fn a_user_at_the_sentinels_needs_the_right_to_subscribe() {
+    let server = Server::start(&[]);
+    let sentinel = Server::start_sentinel(server.port);
+    let grant = |rights: &[&str]| {
+        let words = [&["ACL", "SETUSER", "app", "reset", "on", ">secret", "&*"][..], rights].concat();
+        assert_eq!(sentinel.cli(&words), "OK");
+    };
+    let url = format!("redis+sentinel://127.0.0.1:{}/main?sentinel_user=app&sentinel_password=secret", sentinel.port);
+    grant(&["+subscribe", "+sentinel|get-master-addr-by-name"]);
+    assert_eq!(incr(&link(&url)).await, Ok(Value::Int(1)));
+    grant(&["+sentinel|get-master-addr-by-name"]);
+    let error = refusal(&url).await;
+    let Error::Invalid { reason, .. } = &error else { panic!("{error:?}") };
+    assert!(reason.contains(&format!("the Sentinel 127.0.0.1:{}", sentinel.port)), "{reason}");
+    assert!(reason.contains("subscribe"), "{reason}");
+}

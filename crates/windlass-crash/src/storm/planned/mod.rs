@@ -1,4 +1,4 @@
-//! Planned failovers under full load: nothing that was acknowledged may be lost, and nobody may wait for long.
+//! Failovers under full load. In a planned one nothing that was acknowledged may be lost; in none may anybody wait for long.
 //!
 //! A round times the wake-up of idle workers, lets callers enqueue at full speed, asks for a failover, waits until the new
 //! primary is there and has acknowledged its share, times the wake-up again three seconds after the failover, and waits until
@@ -101,13 +101,16 @@ impl PlannedStorm {
 
     /// Returns the time at which a replica had become the primary.
     async fn fail_over(&self) -> Result<Timestamp> {
-        let without_sentinels = self.fault == Fault::FailoverTo;
+        let (without_sentinels, kills_primary) = (self.fault == Fault::FailoverTo, self.fault.kills_primary());
         at(&self.bed, move |bed| {
             let sentinel = bed.sentinel()?;
             // Those that users have: with shorter ones the old primary and the Sentinels are corrected sooner.
             sentinel.use_default_intervals();
             if without_sentinels {
                 sentinel.fail_over_without_sentinels()?;
+            } else if kills_primary {
+                let old = sentinel.kill9_primary()?;
+                sentinel.wait_for_promotion(old, FAILOVER_WITHIN)?;
             } else {
                 let old = sentinel.fail_over()?;
                 sentinel.wait_for_promotion(old, FAILOVER_WITHIN)?;
@@ -119,8 +122,12 @@ impl PlannedStorm {
 
     async fn wait_until_attached(&self) -> Result<()> {
         at(&self.bed, |bed| {
-            bed.sentinel()?.use_short_intervals();
-            Ok(bed.sentinel()?.wait_until_healthy()?)
+            let sentinel = bed.sentinel()?;
+            sentinel.use_short_intervals();
+            for node in sentinel.nodes().iter().filter(|node| !node.is_up()) {
+                node.restart()?;
+            }
+            Ok(sentinel.wait_until_healthy()?)
         })
         .await
     }

@@ -163,7 +163,7 @@ impl Sentinels {
     }
 
     /// Asks all Sentinels, and waits for their answers: for the first as long as it takes, for the others a moment longer.
-    async fn ask(&self) -> Result<()> {
+    async fn ask(&self, shared: &Shared) -> Result<()> {
         let mut changes = self.changes.subscribe();
         let question = self.state.lock().view.ask();
         self.questions.send_replace(question);
@@ -176,7 +176,7 @@ impl Sentinels {
                 (0, _) => return Ok(()),
                 (_, 0) => drop(changes.changed().await),
                 _ => {
-                    let end = *answers_end.get_or_insert_with(|| tokio::time::Instant::now() + GRACE);
+                    let end = *answers_end.get_or_insert_with(|| shared.at.now() + GRACE);
                     if tokio::time::timeout_at(end, changes.changed()).await.is_err() {
                         return Ok(());
                     }
@@ -217,7 +217,7 @@ async fn dial_primary(shared: &Arc<Shared>, sentinels: &Sentinels, errand: &Erra
     {
         return Ok(conn);
     }
-    sentinels.ask().await?;
+    sentinels.ask(shared).await?;
     let mut candidates = sentinels.state.lock().view.candidates(shared.at.now());
     candidates.retain(|node| !tried.contains(node));
     let Some(last) = candidates.pop() else { return Err(sentinels.no_primary()) };

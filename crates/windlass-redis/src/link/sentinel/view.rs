@@ -7,6 +7,7 @@
 
 use super::message::{Announcement, Report};
 use crate::options::Node;
+use std::cmp::Reverse;
 use std::time::Duration;
 use tokio::time::Instant;
 use windlass_core::Error;
@@ -222,7 +223,7 @@ impl View {
         {
             named.push((*epoch, 0, node));
         }
-        named.sort_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+        named.sort_by_key(|(epoch, votes, _)| Reverse((*epoch, *votes)));
         let highest = named.first().and_then(|(epoch, ..)| *epoch);
         let is_settled = self.announced(now).is_none();
         let is_majority = |votes: usize| is_settled && votes * 2 > reports.len();
@@ -250,7 +251,7 @@ impl View {
     /// Why no Sentinel has named a primary: what the user can mend, if there is such an answer.
     pub(super) fn error(&self) -> Option<Error> {
         let errors = || self.sentinels.iter().filter_map(|one| one.report.as_ref()?.as_ref().err());
-        errors().find(|error| !error.is_retryable()).or_else(|| errors().last()).cloned()
+        errors().find(|error| !error.is_retryable()).or_else(|| errors().next()).cloned()
     }
 }
 
