@@ -86,6 +86,9 @@ impl Inner {
                 Refusal::Elsewhere(error) => {
                     form.ask = None;
                     wire.retire(&conn);
+                    if let Some(sentinels) = &self.shared.sentinels {
+                        sentinels.end_connections_to(&conn.node);
+                    }
                     if matches!(self.shared.options.topology, Topology::Single { .. }) {
                         return Err(error);
                     }

@@ -28,10 +28,9 @@ pub(super) async fn dial_owner(shared: &Shared, nodes: &[Node], errand: &Errand<
     if let Some(node) = redirect {
         // A node that does not answer must leave time for asking the others.
         let limit = shared.options.connect_timeout / 3;
-        if let Ok(Ok(conn)) = tokio::time::timeout(limit, dial_ready(shared, node.clone(), errand)).await {
+        if let Ok(Ok(conn)) = tokio::time::timeout(limit, dial_ready(shared, node, errand)).await {
             return Ok(conn);
         }
-        tried.push(node);
     }
     let mut all = shared.known.lock().clone();
     all.extend(nodes.iter().filter(|node| !all.contains(node)).cloned().collect::<Vec<_>>());
@@ -46,19 +45,19 @@ pub(super) async fn dial_owner(shared: &Shared, nodes: &[Node], errand: &Errand<
                     dialed.push(dial_ready(shared, owner, errand));
                 }
                 Ok(_) => {}
-                Err(error) => last = worse(last, error),
+                Err(error) => last = more_actionable(last, error),
             },
             Some(conn) = dialed.next() => match conn {
                 Ok(conn) => return Ok(conn),
-                Err(error) => last = worse(last, error),
+                Err(error) => last = more_actionable(last, error),
             },
             else => return Err(last),
         }
     }
 }
 
-/// The error to report of two: one that the user can mend.
-fn worse(first: Error, second: Error) -> Error {
+/// The error to report of two: one that the user can correct.
+pub(super) fn more_actionable(first: Error, second: Error) -> Error {
     if second.is_retryable() && !first.is_retryable() { first } else { second }
 }
 

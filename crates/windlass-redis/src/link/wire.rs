@@ -77,6 +77,9 @@ impl Wire {
         };
         let limit = self.shared.options.connect_timeout;
         match self.shared.at.timeout(limit, attempt).await {
+            Some(Ok(conn)) if conn.life.is_replaced() => {
+                Err(unavailable(format!("{} is being replaced by another primary", conn.node)))
+            }
             Some(Ok(conn)) if conn.is_over() => {
                 Err(unavailable(format!("{} closed the connection at once", conn.node)))
             }

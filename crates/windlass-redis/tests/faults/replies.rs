@@ -58,10 +58,7 @@ impl Rig {
         call: impl AsyncFn(&RedisStore) -> Result<T, Error>,
     ) -> (T, T) {
         let first_store = if at == Break::Silence { &self.impatient } else { &self.store };
-        // The connection is there, the scripts are at the server, and the handle has the queue's settings.
-        while let Err(error) = first_store.queues().await {
-            assert!(error.is_outcome_unknown(), "{error:?}");
-        }
+        prepared(first_store).await;
         match at {
             Break::InsideRequest => self.faults().cut_after_bytes_to_server(100),
             Break::BeforeReply => self.faults().cut_before_reply_to("EVALSHA", 1),
@@ -75,7 +72,15 @@ impl Rig {
             self.faults().cut_all();
         }
         self.faults().pass().unwrap();
+        prepared(&self.store).await;
         (call(&self.store).await.unwrap(), call(&self.store).await.unwrap())
+    }
+}
+
+/// Returns when there is a connection, with the scripts at the server and the queue's settings in the handle.
+async fn prepared(store: &RedisStore) {
+    while let Err(error) = store.queues().await {
+        assert!(error.is_retryable(), "{error:?}");
     }
 }
 

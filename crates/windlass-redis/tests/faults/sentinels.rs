@@ -17,11 +17,11 @@ use windlass_servers::Sentinel;
 /// Ends a test that hangs; nothing is measured by it.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// Has the Sentinels leave an old primary as it is for eight seconds.
+/// Has the Sentinels leave an old primary as it is for forty seconds.
 fn leave_the_old_primary_alone(sentinel: &Sentinel) {
     for one in sentinel.sentinels() {
         // A Sentinel turns it into a replica after four of these.
-        one.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "2000"]).unwrap();
+        one.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "10000"]).unwrap();
     }
 }
 
@@ -104,10 +104,13 @@ async fn slow_waits_go_on_at_the_new_primary() {
     let open = || Arc::new(RedisStore::open_url(&sentinel.url()).unwrap());
     let (waiter, reader, other) = (open(), open(), open());
     enqueue(&other, 1).await;
-    // The first wait subscribes; once a job has been claimed, there is nothing left to do.
     let claimed = waiter.claim(claim(1, 1)).await.unwrap();
     assert_eq!(claimed.jobs.len(), 1);
+    // The first wait subscribes, and ends when it has.
     let mark = waiter.claim(claim(2, 1)).await.unwrap().mark;
+    let subscribed = waiter.wait(WaitFor::Work { queues: vec![queue()], mark });
+    timeout(HANGS, subscribed).await.expect("the subscription begins").unwrap();
+    let mark = waiter.claim(claim(3, 1)).await.unwrap().mark;
     let begun = {
         let waiter = Arc::clone(&waiter);
         tokio::spawn(async move { waiter.wait(WaitFor::Work { queues: vec![queue()], mark }).await })
@@ -116,13 +119,14 @@ async fn slow_waits_go_on_at_the_new_primary() {
     let (old, _) = fail_over(&sentinel);
     // Subscribed again, it is woken once in case it has missed something.
     timeout(HANGS, begun).await.expect("the subscription moves").unwrap().unwrap();
-    let mark = retried(|| waiter.claim(claim(3, 1))).await.mark;
+    let mark = retried(|| waiter.claim(claim(4, 1))).await.mark;
     let cursor = retried(|| reader.read_feed(FeedRequest { after: None, max: 1 })).await.next;
     let mut waits = JoinSet::new();
     waits.spawn(async move { waiter.wait(WaitFor::Work { queues: vec![queue()], mark }).await });
     waits.spawn(async move { reader.wait(WaitFor::Feed(cursor)).await });
     insist(&other, &jobs(1)).await;
-    timeout(HANGS, waits.join_all()).await.expect("both are woken");
+    let woken = timeout(HANGS, waits.join_all()).await.expect("both are woken");
+    assert_eq!(woken, [Ok(()), Ok(())]);
     assert!(says_it_is_primary(&sentinel, old), "the old one has closed its connections, so this shows nothing");
 }
 

@@ -1,4 +1,4 @@
-//! Listens to one Sentinel: subscribes to what it publishes, and asks it about the service when somebody wants to know.
+//! Listens to one Sentinel: subscribes to its messages, and asks it about the service when a connection is made.
 //!
 //! The task lives as long as the link's thread. A Sentinel that cannot be reached is tried again and again, at once when a
 //! question is asked, otherwise after a rest.
@@ -53,16 +53,20 @@ async fn watch(shared: Arc<Shared>, node: Node, origin: Origin) {
         let begun = shared.at.now();
         match listen(&shared, sentinels, &node, origin, &mut questions).await {
             End::Duplicate => {
-                sentinels.change(|view| {
-                    view.remove(&node);
-                    super::Effect::Nothing
-                });
+                sentinels.remove(&node);
                 return;
             }
             End::Failed(error) => {
-                tracing::debug!(sentinel = %node, %error, "a Sentinel is not heard");
+                let error = shared.scrub(error);
+                tracing::debug!(sentinel = %node, %error, "no connection to a Sentinel");
                 let question = *questions.borrow_and_update();
-                sentinels.answer(&shared, &node, question, Err(shared.scrub(error)));
+                sentinels.answer(&shared, &node, question, Err(error));
+                // Its address may be that of a Sentinel that was replaced by another one.
+                let is_named = sentinels.state.lock().view.is_named(&node);
+                if origin == Origin::Sentinel && !is_named {
+                    sentinels.remove(&node);
+                    return;
+                }
             }
         }
         if shared.at.now().duration_since(begun) >= SILENCE {
@@ -77,7 +81,7 @@ async fn watch(shared: Arc<Shared>, node: Node, origin: Origin) {
     }
 }
 
-/// A Sentinel that is listened to.
+/// A connection to a Sentinel that is subscribed to.
 struct Line {
     conn: Conn,
     announcements: mpsc::Receiver<Announcement>,
@@ -109,20 +113,17 @@ async fn listen(
             return End::Duplicate;
         }
         if let Some(Announcement::Promoted(primary)) = announced.take() {
-            let epoch = report.epoch.filter(|_| report.primary.as_ref() == Some(&primary));
-            sentinels.hear(shared, node, &Announcement::Promoted(primary), epoch);
+            // A message that is older than the report says less than it.
+            let agrees = report.primary.as_ref() == Some(&primary);
+            if agrees || report.epoch.is_none() {
+                sentinels.announce(shared, node, &Announcement::Promoted(primary), report.epoch.filter(|_| agrees));
+            }
         }
         for other in sentinels.answer(shared, node, question, Ok(report)) {
             spawn(shared, other, Origin::Sentinel);
         }
         announced = tokio::select! {
-            announcement = line.announcements.recv() => match announcement {
-                Some(Announcement::Aborted) => {
-                    sentinels.hear(shared, node, &Announcement::Aborted, None);
-                    None
-                }
-                other => other,
-            },
+            announcement = line.announcements.recv() => announcement,
             // The sender lives as long as the link.
             _ = questions.changed() => None,
             () = line.conn.life.over() => {
@@ -142,16 +143,16 @@ async fn subscribe(shared: &Arc<Shared>, node: &Node) -> Result<Line> {
     let (service, weak, from) = (service.clone(), Arc::downgrade(shared), node.clone());
     let on_push: OnPush = Arc::new(move |push: PushInfo| {
         let Some(announcement) = read(&push, &service) else { return };
-        if matches!(announcement, Announcement::Promoting { .. }) {
-            // At once: milliseconds count.
+        if matches!(announcement, Announcement::Promoting { .. } | Announcement::Aborted { .. }) {
+            // Not through the queue: a promotion follows within 100 ms, and an abort must not come after the next failover.
             if let Some(shared) = weak.upgrade()
                 && let Some(sentinels) = &shared.sentinels
             {
-                sentinels.hear(&shared, &from, &announcement, None);
+                sentinels.announce(&shared, &from, &announcement, None);
             }
             return;
         }
-        // If there is no room, the next report contains what this message would have said.
+        // If there is no room, the next report contains the same.
         let _ = sender.try_send(announcement);
     });
     let client = client(node, &login, shared.options.tls.as_ref())?;

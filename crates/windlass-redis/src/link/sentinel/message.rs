@@ -1,8 +1,8 @@
 //! The messages that Sentinels publish about a failover, and the replies that describe the primary.
 //!
 //! The Sentinel that leads a failover publishes, in this order: `+failover-state-select-slave`, `+selected-slave`,
-//! `+failover-state-send-slaveof-noone`, then it promotes the replica; when it has seen the promotion, up to a second
-//! later, `+promoted-slave`; and when the other replicas follow, `+switch-master`. The other Sentinels publish
+//! `+failover-state-send-slaveof-noone`; it promotes the replica and publishes `+failover-state-wait-promotion`; when it has
+//! seen the promotion, up to a second later, `+promoted-slave`; and when the other replicas follow, `+switch-master`. The other Sentinels publish
 //! `+switch-master` when they receive the new configuration. `-failover-abort-…` ends a failover without a new primary.
 
 use crate::link::dial::text;
@@ -10,10 +10,11 @@ use crate::options::Node;
 use redis::Value;
 
 /// The channels to subscribe to.
-pub(super) const CHANNELS: [&str; 11] = [
+pub(super) const CHANNELS: [&str; 12] = [
     "+failover-state-select-slave",
     "+selected-slave",
     "+failover-state-send-slaveof-noone",
+    "+failover-state-wait-promotion",
     "+promoted-slave",
     "+switch-master",
     "-failover-abort-not-elected",
@@ -31,8 +32,8 @@ pub(super) enum Announcement {
     Promoting { replaced: Node },
     /// This node is the primary now.
     Promoted(Node),
-    /// The failover ended without a new primary.
-    Aborted,
+    /// The failover of this node ended without a new primary.
+    Aborted { replaced: Node },
     /// A replica was added, went down or came back.
     Replicas,
 }
@@ -43,19 +44,18 @@ impl Announcement {
         let words: Vec<&str> = message.split(' ').collect();
         match (channel, words.as_slice()) {
             ("+failover-state-select-slave", ["master", name, host, port])
-            | ("+selected-slave" | "+failover-state-send-slaveof-noone", ["slave", _, _, _, "@", name, host, port])
-                if *name == service =>
-            {
-                Some(Self::Promoting { replaced: Node::new(*host, port.parse().ok()?) })
-            }
+            | (
+                "+selected-slave" | "+failover-state-send-slaveof-noone" | "+failover-state-wait-promotion",
+                ["slave", _, _, _, "@", name, host, port],
+            ) if *name == service => Some(Self::Promoting { replaced: Node::new(*host, port.parse().ok()?) }),
             ("+promoted-slave", ["slave", _, host, port, "@", name, ..]) if *name == service => {
                 Some(Self::Promoted(Node::new(*host, port.parse().ok()?)))
             }
             ("+switch-master", [name, _, _, host, port]) if *name == service => {
                 Some(Self::Promoted(Node::new(*host, port.parse().ok()?)))
             }
-            (channel, ["master", name, ..]) if channel.starts_with("-failover-abort-") && *name == service => {
-                Some(Self::Aborted)
+            (channel, ["master", name, host, port]) if channel.starts_with("-failover-abort-") && *name == service => {
+                Some(Self::Aborted { replaced: Node::new(*host, port.parse().ok()?) })
             }
             ("+slave" | "+sdown" | "-sdown", ["slave", _, _, _, "@", name, ..]) if *name == service => {
                 Some(Self::Replicas)
@@ -69,7 +69,7 @@ impl Announcement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replica {
     pub(super) node: Node,
-    /// Its link to its primary works, as far as the Sentinel has heard.
+    /// The Sentinel reports that its link to its primary works.
     pub(super) is_attached: bool,
 }
 
@@ -173,15 +173,17 @@ mod tests {
         let primary = "master main 10.0.0.1 6";
         let new = Announcement::Promoted(Node::new("10.0.0.2", 7));
         let promoting = Announcement::Promoting { replaced: Node::new("10.0.0.1", 6) };
+        let aborted = Announcement::Aborted { replaced: Node::new("10.0.0.1", 6) };
         for (channel, message, expected) in [
             ("+failover-state-select-slave", primary, promoting.clone()),
             ("+selected-slave", replica, promoting.clone()),
-            ("+failover-state-send-slaveof-noone", replica, promoting),
+            ("+failover-state-send-slaveof-noone", replica, promoting.clone()),
+            ("+failover-state-wait-promotion", replica, promoting),
             ("+promoted-slave", replica, new.clone()),
             ("+switch-master", "main 10.0.0.1 6 10.0.0.2 7", new),
-            ("-failover-abort-no-good-slave", primary, Announcement::Aborted),
-            ("-failover-abort-slave-timeout", primary, Announcement::Aborted),
-            ("-failover-abort-not-elected", primary, Announcement::Aborted),
+            ("-failover-abort-no-good-slave", primary, aborted.clone()),
+            ("-failover-abort-slave-timeout", primary, aborted.clone()),
+            ("-failover-abort-not-elected", primary, aborted.clone()),
             ("+sdown", replica, Announcement::Replicas),
             ("-sdown", replica, Announcement::Replicas),
             ("+slave", replica, Announcement::Replicas),

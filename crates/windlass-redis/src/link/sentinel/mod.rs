@@ -15,6 +15,7 @@ mod message;
 mod view;
 
 use super::dial::{Errand, Greeting, greet_at};
+use super::find::more_actionable;
 use super::{Conn, Life, Shared};
 use crate::error::unavailable;
 use crate::options::{Node, Topology};
@@ -77,7 +78,7 @@ impl Sentinels {
     pub(super) fn replicas_up(&self) -> Result<u32> {
         self.state.lock().view.replicas_up().ok_or_else(|| {
             unavailable(
-                "no Sentinel says which replicas are up (wait_replicas=all); start one, or grant its user +sentinel|replicas",
+                "no Sentinel has reported its replicas (wait_replicas=all); start one, or grant its user +sentinel|replicas",
             )
         })
     }
@@ -119,9 +120,38 @@ impl Sentinels {
         self.changes.send_replace(());
     }
 
-    fn hear(&self, shared: &Shared, from: &Node, announcement: &Announcement, epoch: Option<u64>) {
+    fn announce(&self, shared: &Shared, from: &Node, announcement: &Announcement, epoch: Option<u64>) {
         let now = shared.at.now();
-        self.change(|view| view.hear(from, announcement, epoch, now));
+        // Whatever the reports say: a node that is in use must not be used while it is being replaced.
+        let in_use = match announcement {
+            Announcement::Promoting { replaced } => Some(replaced).filter(|node| self.is_connected_to(node)),
+            _ => None,
+        };
+        self.change(|view| match in_use {
+            Some(replaced) => view.promoting(replaced, now),
+            None => view.apply_announcement(from, announcement, epoch, now),
+        });
+    }
+
+    fn is_connected_to(&self, node: &Node) -> bool {
+        let is_open = |life: &Weak<Life>| life.upgrade().is_some_and(|life| !life.is_over());
+        self.state.lock().connections.iter().any(|one| *one.node == *node && is_open(&one.life))
+    }
+
+    /// Ends all connections to a node that has answered that it is a replica: subscriptions do not notice it.
+    pub(super) fn end_connections_to(&self, node: &Node) {
+        for connection in self.state.lock().connections.iter().filter(|one| *one.node == *node) {
+            if let Some(life) = connection.life.upgrade() {
+                life.replace();
+            }
+        }
+    }
+
+    fn remove(&self, sentinel: &Node) {
+        self.change(|view| {
+            view.remove(sentinel);
+            Effect::Nothing
+        });
     }
 
     /// Takes the answer of a Sentinel. Returns the Sentinels that it named and that are not listened to yet.
@@ -133,7 +163,7 @@ impl Sentinels {
             added.extend(
                 others.into_iter().filter(|(id, node)| !view.has_id(id, node) && view.add(node)).map(|(_, node)| node),
             );
-            view.answer(from, question, result, now)
+            view.apply_answer(from, question, result, now)
         });
         added
     }
@@ -162,11 +192,16 @@ impl Sentinels {
         }
     }
 
-    /// Asks all Sentinels, and waits for their answers: for the first as long as it takes, for the others a moment longer.
-    async fn ask(&self, shared: &Shared) -> Result<()> {
-        let mut changes = self.changes.subscribe();
+    /// Begins a question to all Sentinels.
+    fn ask(&self) -> u64 {
         let question = self.state.lock().view.ask();
         self.questions.send_replace(question);
+        question
+    }
+
+    /// Waits for answers: for the first as long as it takes, for the others a moment longer.
+    async fn answers(&self, shared: &Shared, question: u64) -> Result<()> {
+        let mut changes = self.changes.subscribe();
         let mut answers_end = None;
         loop {
             changes.mark_unchanged();
@@ -181,6 +216,23 @@ impl Sentinels {
                         return Ok(());
                     }
                 }
+            }
+        }
+    }
+
+    /// The next candidate that was not tried; waits for late answers as long as there is none. `None` when all have answered.
+    async fn next_candidate(&self, shared: &Shared, question: u64, tried: &[Node]) -> Option<Node> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let (candidates, open) = {
+                let view = &self.state.lock().view;
+                (view.candidates(shared.at.now()), view.progress(question).0)
+            };
+            match candidates.into_iter().find(|node| !tried.contains(node)) {
+                Some(node) => return Some(node),
+                None if open == 0 => return None,
+                None => drop(changes.changed().await),
             }
         }
     }
@@ -217,16 +269,25 @@ async fn dial_primary(shared: &Arc<Shared>, sentinels: &Sentinels, errand: &Erra
     {
         return Ok(conn);
     }
-    sentinels.ask(shared).await?;
-    let mut candidates = sentinels.state.lock().view.candidates(shared.at.now());
-    candidates.retain(|node| !tried.contains(node));
-    let Some(last) = candidates.pop() else { return Err(sentinels.no_primary()) };
-    for node in candidates {
-        if let Ok(Ok(conn)) = tokio::time::timeout(limit, follow(shared, errand, node, &mut tried)).await {
-            return Ok(conn);
-        }
+    // The announced one may be the only one there is.
+    tried.clear();
+    let question = sentinels.ask();
+    sentinels.answers(shared, question).await?;
+    let mut error = None;
+    while let Some(node) = sentinels.next_candidate(shared, question, &tried).await {
+        let is_last = sentinels.state.lock().view.candidates(shared.at.now()).len() == 1;
+        let limit = if is_last { shared.options.connect_timeout } else { limit };
+        let failed = match tokio::time::timeout(limit, follow(shared, errand, node.clone(), &mut tried)).await {
+            Ok(Ok(conn)) => return Ok(conn),
+            Ok(Err(failed)) => failed,
+            Err(_) => unavailable(format!("{node} does not answer")),
+        };
+        error = Some(match error {
+            Some(error) => more_actionable(error, failed),
+            None => failed,
+        });
     }
-    follow(shared, errand, last, &mut tried).await
+    Err(error.unwrap_or_else(|| sentinels.no_primary()))
 }
 
 /// Connects to a node. If it is a replica, to the primary that it copies from: after a failover that the Sentinels did not

@@ -1,18 +1,19 @@
-//! What is known about the primary, and what follows from messages and reports. Pure: the caller brings the time, and
-//! ends the connections that an effect names.
+//! The state of a service as its Sentinels describe it: applies messages and reports, and returns the connections to end.
+//! Pure: the caller passes the time in.
 //!
 //! Before a promotion all connections are *fenced*: they are ended, answers that are still under way count as unknown, and
 //! no connection is made. The fence is lifted by the announcement of the new primary, by the end of the failover, or
 //! after [`FENCE`].
 
-use super::message::{Announcement, Report};
+use super::message::{Announcement, Replica, Report};
 use crate::options::Node;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;
 use windlass_core::Error;
 
-/// The longest time without a connection when the Sentinel that leads a failover is not heard of again.
+/// How long connections stay fenced if no message about the failover follows.
 pub(super) const FENCE: Duration = Duration::from_secs(3);
 /// For this long an announced primary is preferred to the reports: the other Sentinels may not have it yet.
 const PREFERRED: Duration = Duration::from_secs(10);
@@ -47,13 +48,21 @@ struct Primary {
     announced_at: Option<Instant>,
 }
 
+#[derive(Debug)]
+struct Fence {
+    /// The primary that is about to be replaced.
+    replaced: Node,
+    ends: Instant,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct View {
     sentinels: Vec<Sentinel>,
     primary: Option<Primary>,
     /// The primary before this one.
     previous: Option<Node>,
-    fence_ends: Option<Instant>,
+    fence: Option<Fence>,
+    /// When the last fence began, while no new primary and no abort has followed it.
     fenced_at: Option<Instant>,
     /// Counts fences and new primaries.
     generation: u64,
@@ -90,7 +99,7 @@ impl View {
 
     /// When the fence ends by itself; `None` without a fence.
     pub(super) fn fence(&self, now: Instant) -> Option<Instant> {
-        self.fence_ends.filter(|ends| *ends > now)
+        self.fence.as_ref().map(|fence| fence.ends).filter(|ends| *ends > now)
     }
 
     /// Begins a question to all Sentinels and returns its number.
@@ -108,7 +117,7 @@ impl View {
     }
 
     /// Applies a message of a Sentinel, with the epoch that it reported right after it.
-    pub(super) fn hear(
+    pub(super) fn apply_announcement(
         &mut self,
         from: &Node,
         announcement: &Announcement,
@@ -116,21 +125,29 @@ impl View {
         now: Instant,
     ) -> Effect {
         match announcement {
-            Announcement::Promoting { replaced } if self.concerns(from, replaced) => self.promoting(now),
-            Announcement::Promoting { .. } => Effect::Nothing,
-            Announcement::Promoted(node) => self.promoted(node, epoch, now),
-            Announcement::Aborted => {
-                self.fence_ends = None;
+            Announcement::Promoting { replaced } if self.concerns(from, replaced) => self.promoting(replaced, now),
+            Announcement::Promoting { .. } | Announcement::Replicas => Effect::Nothing,
+            Announcement::Promoted(node) => self.promoted(node, epoch, Some(now)),
+            Announcement::Aborted { replaced } => {
+                // Another Sentinel may have lost an election, or watch over another node.
+                if self.fence.as_ref().is_some_and(|fence| fence.replaced == *replaced) {
+                    self.lift_fence();
+                }
                 Effect::Nothing
             }
-            Announcement::Replicas => Effect::Nothing,
         }
     }
 
-    /// Applies what a Sentinel answered to a question, or that it did not.
-    pub(super) fn answer(&mut self, from: &Node, question: u64, result: Result<Report, Error>, now: Instant) -> Effect {
+    /// Applies what a Sentinel answered to a question, or that it did not answer.
+    pub(super) fn apply_answer(
+        &mut self,
+        from: &Node,
+        question: u64,
+        result: Result<Report, Error>,
+        now: Instant,
+    ) -> Effect {
         let effect = match &result {
-            Ok(report) => self.learn(report, now),
+            Ok(report) => self.apply_report(report, now),
             Err(_) => Effect::Nothing,
         };
         if let Some(sentinel) = self.sentinels.iter_mut().find(|one| one.node == *from) {
@@ -150,17 +167,24 @@ impl View {
         primary.node == *replaced || report.is_none_or(has_epoch)
     }
 
-    fn promoting(&mut self, now: Instant) -> Effect {
-        if self.fence(now).is_some() {
+    /// Fences all connections. Every message of the same failover extends the fence.
+    pub(super) fn promoting(&mut self, replaced: &Node, now: Instant) -> Effect {
+        let is_fenced = self.fence(now).is_some();
+        self.fence = Some(Fence { replaced: replaced.clone(), ends: now + FENCE });
+        self.fenced_at = Some(now);
+        if is_fenced {
             return Effect::Nothing;
         }
-        self.fence_ends = Some(now + FENCE);
-        self.fenced_at = Some(now);
         self.generation += 1;
         Effect::EndAll
     }
 
-    fn promoted(&mut self, node: &Node, epoch: Option<u64>, now: Instant) -> Effect {
+    fn lift_fence(&mut self) {
+        self.fence = None;
+        self.fenced_at = None;
+    }
+
+    fn promoted(&mut self, node: &Node, epoch: Option<u64>, announced_at: Option<Instant>) -> Effect {
         let known = self.primary.as_ref().and_then(|primary| primary.epoch);
         let is_stale = epoch.is_some() && epoch < known;
         let is_new = self.primary.as_ref().is_none_or(|primary| primary.node != *node);
@@ -169,36 +193,48 @@ impl View {
         if is_stale || (!is_new && epoch <= known) {
             return Effect::Nothing;
         }
-        self.fence_ends = None;
+        self.lift_fence();
         if is_new {
             self.generation += 1;
             self.previous = self.primary.take().map(|primary| primary.node);
         }
-        self.primary = Some(Primary { node: node.clone(), epoch: epoch.or(known), announced_at: Some(now) });
+        self.primary = Some(Primary { node: node.clone(), epoch: epoch.or(known), announced_at });
         Effect::EndOthers(node.clone())
     }
 
     /// A report names what messages should have announced: they may have been missed.
-    fn learn(&mut self, report: &Report, now: Instant) -> Effect {
+    fn apply_report(&mut self, report: &Report, now: Instant) -> Effect {
+        let switched = self.apply_primary(report, now);
+        if let (Some(previous), Some(up)) = (&self.previous, &report.replicas_up)
+            && up.iter().any(|one| one.node == *previous && one.is_attached)
+        {
+            self.previous = None;
+        }
         let was_fenced = self.fenced_at.is_some_and(|at| now.duration_since(at) < FENCED_ONCE);
-        let fenced = if report.is_promoting && !was_fenced { self.promoting(now) } else { Effect::Nothing };
-        let (Some(node), Some(epoch)) = (&report.primary, report.epoch) else { return fenced };
+        match &report.primary {
+            Some(node) if report.is_promoting && !was_fenced => match self.promoting(node, now) {
+                Effect::Nothing => switched,
+                fenced => fenced,
+            },
+            _ => switched,
+        }
+    }
+
+    fn apply_primary(&mut self, report: &Report, now: Instant) -> Effect {
+        let (Some(node), Some(epoch)) = (&report.primary, report.epoch) else { return Effect::Nothing };
         match &mut self.primary {
             None => {
                 self.primary = Some(Primary { node: node.clone(), epoch: Some(epoch), announced_at: None });
-                fenced
+                Effect::Nothing
             }
             Some(known) if known.node == *node => {
                 known.epoch = known.epoch.max(Some(epoch));
-                fenced
+                Effect::Nothing
             }
             // Announced without an epoch: a report that differs may be older.
-            Some(known) if known.epoch.is_none() && is_preferred(known, now) => fenced,
-            Some(known) if known.epoch < Some(epoch) => match self.promoted(node, Some(epoch), now) {
-                Effect::Nothing => fenced,
-                effect => effect,
-            },
-            Some(_) => fenced,
+            Some(known) if known.epoch.is_none() && is_preferred(known, now) => Effect::Nothing,
+            Some(known) if known.epoch < Some(epoch) => self.promoted(node, Some(epoch), None),
+            Some(_) => Effect::Nothing,
         }
     }
 
@@ -207,12 +243,11 @@ impl View {
         self.primary.as_ref().filter(|primary| is_preferred(primary, now)).map(|primary| primary.node.clone())
     }
 
-    /// The nodes that may be the primary, the likeliest first: the one with the highest epoch, and the one that most
-    /// Sentinels name. An answer with a lower epoch is outdated unless it is the answer of the majority.
+    /// The nodes that may be the primary, the likeliest first: by epoch, then by the number of Sentinels that name it. An
+    /// answer with a lower epoch is outdated; it is the last resort, and none after an announcement.
     pub(super) fn candidates(&self, now: Instant) -> Vec<Node> {
-        let reports: Vec<&Report> = self.reports().collect();
         let mut named: Vec<(Option<u64>, usize, &Node)> = Vec::new();
-        for (epoch, node) in reports.iter().filter_map(|report| Some((report.epoch, report.primary.as_ref()?))) {
+        for (epoch, node) in self.reports().filter_map(|report| Some((report.epoch, report.primary.as_ref()?))) {
             match named.iter_mut().find(|(_, _, other)| *other == node) {
                 Some((highest, votes, _)) => (*highest, *votes) = ((*highest).max(epoch), *votes + 1),
                 None => named.push((epoch, 1, node)),
@@ -225,23 +260,31 @@ impl View {
         }
         named.sort_by_key(|(epoch, votes, _)| Reverse((*epoch, *votes)));
         let highest = named.first().and_then(|(epoch, ..)| *epoch);
-        let is_settled = self.announced(now).is_none();
-        let is_majority = |votes: usize| is_settled && votes * 2 > reports.len();
-        named.retain(|(epoch, votes, _)| *epoch == highest || is_majority(*votes));
+        if self.announced(now).is_some() {
+            named.retain(|(epoch, ..)| *epoch == highest);
+        }
         named.into_iter().map(|(_, _, node)| node.clone()).collect()
     }
 
-    /// How many replicas a change must reach so that each node that could be promoted has it. A replica without a link to
-    /// the primary counts, because it may be the one that was just promoted. The primary that was just replaced does not
-    /// count before it is attached to the new one: it will copy everything then.
+    /// How many replicas a change must reach so that each node that could be promoted has it: those that at least one Sentinel
+    /// does not consider down. A replica without a link to the primary counts, because it may be the one that was just
+    /// promoted. The primary that was just replaced does not count before it is attached to the new one: it will copy
+    /// everything then.
     pub(super) fn replicas_up(&self) -> Option<u32> {
-        let count = |report: &Report| -> Option<usize> {
-            let up = report.replicas_up.as_ref()?;
-            let is_replaced = |node: &Node| self.previous.as_ref() == Some(node);
-            Some(up.iter().filter(|one| one.is_attached || !is_replaced(&one.node)).count())
+        let is_of_primary = |report: &&Report| {
+            self.primary.is_none() || report.primary.as_ref() == self.primary.as_ref().map(|one| &one.node)
         };
-        // The highest count: a Sentinel that cannot reach a replica counts one less than it should.
-        self.reports().filter_map(count).max().and_then(|most| u32::try_from(most).ok())
+        let mut reports =
+            self.reports().filter(is_of_primary).filter_map(|report| report.replicas_up.as_ref()).peekable();
+        reports.peek()?;
+        let is_replaced = |one: &Replica| !one.is_attached && self.previous.as_ref() == Some(&one.node);
+        let nodes: HashSet<&Node> = reports.flatten().filter(|one| !is_replaced(one)).map(|one| &one.node).collect();
+        u32::try_from(nodes.len()).ok()
+    }
+
+    /// True if a Sentinel that answers names this one.
+    pub(super) fn is_named(&self, sentinel: &Node) -> bool {
+        self.reports().any(|report| report.others.iter().any(|(_, node)| node == sentinel))
     }
 
     fn reports(&self) -> impl Iterator<Item = &Report> {
@@ -262,7 +305,6 @@ fn is_preferred(primary: &Primary, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::sentinel::message::Replica;
 
     fn node(port: u16) -> Node {
         Node::new("h", port)
@@ -281,7 +323,7 @@ mod tests {
         let mut view = View::default();
         for port in 91..=93 {
             assert!(view.add(&node(port)));
-            assert_eq!(view.answer(&node(port), 0, Ok(report(1, 5)), now), Effect::Nothing);
+            assert_eq!(view.apply_answer(&node(port), 0, Ok(report(1, 5)), now), Effect::Nothing);
         }
         view
     }
@@ -298,13 +340,17 @@ mod tests {
         let now = start();
         let mut view = view(now);
         let before = view.generation();
-        assert_eq!(view.hear(&node(92), &promoting(1), None, now), Effect::EndAll);
+        assert_eq!(view.apply_announcement(&node(92), &promoting(1), None, now), Effect::EndAll);
         assert_eq!(view.fence(now), Some(now + FENCE));
         assert!(view.generation() > before, "a connection that was begun before does not count");
-        assert_eq!(view.hear(&node(92), &promoting(1), None, now + STEP), Effect::Nothing, "the same failover");
-        assert_eq!(view.fence(now + STEP), Some(now + FENCE));
+        assert_eq!(
+            view.apply_announcement(&node(92), &promoting(1), None, now + STEP),
+            Effect::Nothing,
+            "the same failover"
+        );
+        assert_eq!(view.fence(now + STEP), Some(now + STEP + FENCE), "it is extended");
         let fenced = view.generation();
-        let effect = view.hear(&node(92), &Announcement::Promoted(node(2)), Some(6), now + STEP);
+        let effect = view.apply_announcement(&node(92), &Announcement::Promoted(node(2)), Some(6), now + STEP);
         assert_eq!(effect, Effect::EndOthers(node(2)));
         assert!(view.generation() > fenced);
         assert_eq!((view.fence(now + STEP), view.announced(now + STEP)), (None, Some(node(2))));
@@ -314,11 +360,14 @@ mod tests {
     fn a_fence_ends_with_its_time_or_with_the_failover() {
         let now = start();
         let mut view = view(now);
-        let _ = view.hear(&node(92), &promoting(1), None, now);
+        let _ = view.apply_announcement(&node(92), &promoting(1), None, now);
         assert_eq!(view.fence(now + FENCE), None);
         let again = now + FENCE + STEP;
-        assert_eq!(view.hear(&node(92), &promoting(1), None, again), Effect::EndAll, "another failover");
-        assert_eq!(view.hear(&node(92), &Announcement::Aborted, None, again), Effect::Nothing);
+        assert_eq!(view.apply_announcement(&node(92), &promoting(1), None, again), Effect::EndAll, "another failover");
+        let aborted = |replaced| Announcement::Aborted { replaced: node(replaced) };
+        assert_eq!(view.apply_announcement(&node(91), &aborted(9), None, again), Effect::Nothing);
+        assert!(view.fence(again).is_some(), "the failover of another node");
+        assert_eq!(view.apply_announcement(&node(92), &aborted(1), None, again), Effect::Nothing);
         assert_eq!(view.fence(again), None);
         assert_eq!(view.announced(again), None);
     }
@@ -327,15 +376,15 @@ mod tests {
     fn a_late_announcement_of_the_last_switch_does_not_lift_the_fence_of_the_next() {
         let now = start();
         let mut view = view(now);
-        let _ = view.hear(&node(92), &Announcement::Promoted(node(2)), Some(6), now);
-        let _ = view.hear(&node(92), &promoting(2), None, now + STEP);
+        let _ = view.apply_announcement(&node(92), &Announcement::Promoted(node(2)), Some(6), now);
+        let _ = view.apply_announcement(&node(92), &promoting(2), None, now + STEP);
         for (late, epoch) in [(node(2), Some(6)), (node(2), None), (node(1), Some(5))] {
-            let effect = view.hear(&node(92), &Announcement::Promoted(late), epoch, now + STEP);
+            let effect = view.apply_announcement(&node(92), &Announcement::Promoted(late), epoch, now + STEP);
             assert_eq!(effect, Effect::Nothing);
             assert!(view.fence(now + STEP).is_some());
         }
         assert_eq!(view.announced(now + STEP), Some(node(2)));
-        let back = view.hear(&node(92), &Announcement::Promoted(node(1)), Some(7), now + STEP);
+        let back = view.apply_announcement(&node(92), &Announcement::Promoted(node(1)), Some(7), now + STEP);
         assert_eq!((back, view.fence(now + STEP)), (Effect::EndOthers(node(1)), None));
     }
 
@@ -343,44 +392,51 @@ mod tests {
     fn a_switch_that_was_not_heard_is_found_in_a_report() {
         let now = start();
         let mut view = view(now);
-        assert_eq!(view.answer(&node(91), 0, Ok(report(2, 6)), now), Effect::EndOthers(node(2)));
-        assert_eq!(view.answer(&node(92), 0, Ok(report(1, 5)), now), Effect::Nothing, "an outdated one");
-        assert_eq!(view.candidates(now), [node(2)]);
+        assert_eq!(view.apply_answer(&node(91), 0, Ok(report(2, 6)), now), Effect::EndOthers(node(2)));
+        assert_eq!(view.apply_answer(&node(92), 0, Ok(report(1, 5)), now), Effect::Nothing, "an outdated one");
+        assert_eq!(view.candidates(now), [node(2), node(1)]);
+        // A report with a switch that was missed and with the failover that follows it.
+        let both = Report { is_promoting: true, ..report(3, 7) };
+        assert_eq!(view.apply_answer(&node(91), 0, Ok(both), now), Effect::EndAll);
+        assert!(view.fence(now).is_some());
         // A failover that is under way when the first Sentinel is reached.
         let mut other = View::default();
         other.add(&node(91));
         let promoting = Report { is_promoting: true, ..report(1, 5) };
-        assert_eq!(other.answer(&node(91), 0, Ok(promoting.clone()), now), Effect::EndAll);
+        assert_eq!(other.apply_answer(&node(91), 0, Ok(promoting.clone()), now), Effect::EndAll);
         let later = now + FENCE + STEP;
-        assert_eq!(other.answer(&node(91), 0, Ok(promoting), later), Effect::Nothing, "it is fenced once");
+        assert_eq!(other.apply_answer(&node(91), 0, Ok(promoting), later), Effect::Nothing, "it is fenced once");
     }
 
     #[test]
     fn an_outdated_sentinel_is_outvoted_and_an_announcement_is_preferred_for_a_while() {
         let now = start();
         let mut all = view(now);
-        let _ = all.answer(&node(91), 0, Ok(report(9, 2)), now);
-        assert_eq!(all.candidates(now), [node(1)], "a lower epoch is outdated");
-        let effect = all.hear(&node(91), &promoting(9), None, now);
+        let _ = all.apply_answer(&node(91), 0, Ok(report(9, 2)), now);
+        assert_eq!(all.candidates(now), [node(1), node(9)], "a lower epoch is the last resort");
+        let effect = all.apply_announcement(&node(91), &promoting(9), None, now);
         assert_eq!(effect, Effect::Nothing, "it watches over another node");
-        // One with a higher epoch is tried first, and then the one that most Sentinels name.
-        let _ = all.answer(&node(91), 0, Ok(report(9, 8)), now);
+        // One with a higher epoch is tried first, and then the one that most Sentinels name. It is not announced by that.
+        let _ = all.apply_answer(&node(91), 0, Ok(report(9, 8)), now);
+        assert_eq!((all.announced(now), all.candidates(now)), (None, vec![node(9), node(1)]));
+        let announced = all.apply_announcement(&node(91), &Announcement::Promoted(node(9)), Some(9), now);
+        assert_eq!(announced, Effect::EndOthers(node(9)));
         let later = now + PREFERRED;
         assert_eq!((all.announced(now), all.announced(later)), (Some(node(9)), None));
         assert_eq!((all.candidates(now), all.candidates(later)), (vec![node(9)], vec![node(9), node(1)]));
-        let _ = all.answer(&node(92), 0, Ok(report(11, 8)), now);
-        let effect = all.hear(&node(92), &promoting(11), None, now);
+        let _ = all.apply_answer(&node(92), 0, Ok(report(11, 9)), now);
+        let effect = all.apply_announcement(&node(92), &promoting(11), None, now);
         assert_eq!(effect, Effect::EndAll, "the same configuration under another address");
         // Without epochs, the most votes.
         let mut plain = View::default();
         for (port, primary) in [(91, 7), (92, 8), (93, 8)] {
             plain.add(&node(port));
             let report = Report { primary: Some(node(primary)), ..Report::default() };
-            assert_eq!(plain.answer(&node(port), 0, Ok(report), now), Effect::Nothing);
+            assert_eq!(plain.apply_answer(&node(port), 0, Ok(report), now), Effect::Nothing);
         }
         assert_eq!(plain.candidates(now), [node(8), node(7)]);
-        let _ = plain.hear(&node(92), &Announcement::Promoted(node(7)), None, now);
-        let _ = plain.answer(&node(92), 0, Ok(report(8, 3)), now);
+        let _ = plain.apply_announcement(&node(92), &Announcement::Promoted(node(7)), None, now);
+        let _ = plain.apply_answer(&node(92), 0, Ok(report(8, 3)), now);
         assert_eq!(plain.announced(now), Some(node(7)), "a report that differs may be older");
     }
 
@@ -391,33 +447,40 @@ mod tests {
         let question = view.ask();
         assert_eq!(view.progress(question), (3, 0));
         let error = || Error::Unavailable { reason: "down".to_owned() };
-        let _ = view.answer(&node(91), question, Err(error()), now);
-        let _ = view.answer(&node(92), question, Ok(report(1, 5)), now);
+        let _ = view.apply_answer(&node(91), question, Err(error()), now);
+        let _ = view.apply_answer(&node(92), question, Ok(report(1, 5)), now);
         assert_eq!(view.progress(question), (1, 1));
         let invalid = Error::invalid("store", "no such service");
-        let _ = view.answer(&node(93), question, Err(invalid.clone()), now);
+        let _ = view.apply_answer(&node(93), question, Err(invalid.clone()), now);
         assert_eq!((view.progress(question), view.error()), ((0, 1), Some(invalid)));
         view.remove(&node(92));
         assert_eq!(view.progress(question), (0, 0));
     }
 
     #[test]
-    fn replicas_are_counted_by_the_sentinel_that_sees_most() {
+    fn replicas_that_one_sentinel_sees_are_counted() {
         let now = start();
         let mut view = view(now);
         assert_eq!(view.replicas_up(), None);
         let up = |port, is_attached| Replica { node: node(port), is_attached };
         let with = |replicas: &[Replica], report: Report| Ok(Report { replicas_up: Some(replicas.to_vec()), ..report });
-        let _ = view.answer(&node(91), 0, with(&[up(2, true)], report(1, 5)), now);
+        let _ = view.apply_answer(&node(91), 0, with(&[up(2, true)], report(1, 5)), now);
         // One that was just promoted counts until its promotion is announced: it does not confirm any more.
-        let _ = view.answer(&node(92), 0, with(&[up(2, false), up(3, true)], report(1, 5)), now);
+        let _ = view.apply_answer(&node(92), 0, with(&[up(2, false), up(3, true)], report(1, 5)), now);
         assert_eq!(view.replicas_up(), Some(2));
         // The old primary does not follow the new one yet.
         for port in 91..=93 {
-            let _ = view.answer(&node(port), 0, with(&[up(1, false), up(3, true)], report(2, 6)), now);
+            let _ = view.apply_answer(&node(port), 0, with(&[up(1, false), up(3, true)], report(2, 6)), now);
         }
         assert_eq!(view.replicas_up(), Some(1));
-        let _ = view.answer(&node(91), 0, with(&[up(1, true), up(3, false)], report(2, 6)), now);
+        let _ = view.apply_answer(&node(91), 0, with(&[up(1, true), up(3, false)], report(2, 6)), now);
+        assert_eq!(view.replicas_up(), Some(2));
+        let _ = view.apply_answer(&node(91), 0, with(&[up(1, false), up(3, false)], report(2, 6)), now);
+        assert_eq!(view.replicas_up(), Some(2), "once it was attached, it is a replica as any other");
+        // Two Sentinels that see one each; and one that watches over another node.
+        let _ = view.apply_answer(&node(91), 0, with(&[up(3, true)], report(2, 6)), now);
+        let _ = view.apply_answer(&node(92), 0, with(&[up(1, true)], report(2, 6)), now);
+        let _ = view.apply_answer(&node(93), 0, with(&[up(7, true), up(8, true), up(9, true)], report(4, 2)), now);
         assert_eq!(view.replicas_up(), Some(2));
     }
 
@@ -426,7 +489,7 @@ mod tests {
         let now = start();
         let mut view = view(now);
         let with_id = Report { id: Some("a".to_owned()), ..report(1, 5) };
-        let _ = view.answer(&node(91), 0, Ok(with_id), now);
+        let _ = view.apply_answer(&node(91), 0, Ok(with_id), now);
         assert!(view.has_id("a", &node(99)) && !view.has_id("a", &node(91)) && !view.has_id("b", &node(99)));
         assert!(!view.add(&node(91)));
         let added = (100..200).filter(|port| view.add(&node(*port))).count();
