@@ -312,7 +312,7 @@ fn move_keys(cluster: &Cluster, prefix: &str, to: usize, names: &[&str]) {
 
 /// Waits until another node than that one serves a slot, and the third primary names it; the node.
 async fn promoted(cluster: &Cluster, slot: u16, old: usize) -> usize {
-    for _ in 0..600 {
+    for _ in 0..6_000 {
         let new = cluster.primary_of_slot(slot).ok().filter(|new| *new != old);
         if let Some(new) = new {
             let port = format!(":{}@", cluster.node(new).unwrap().port());
@@ -331,7 +331,7 @@ async fn promoted(cluster: &Cluster, slot: u16, old: usize) -> usize {
 
 /// Waits until a node answers for the cluster again.
 async fn until_in_order(node: &Redis) {
-    for _ in 0..600 {
+    for _ in 0..6_000 {
         if node.command(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:ok") {
             return;
         }

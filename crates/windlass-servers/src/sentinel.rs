@@ -14,7 +14,7 @@ const REPLICAS: usize = 2;
 /// The name under which the sentinels know the primary.
 const NAME: &str = "mymaster";
 const SENTINELS: usize = 3;
-const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
+const HEALTHY_WITHIN: Duration = windlass_core::time::HANG_GUARD;
 
 /// A primary, its replicas and three sentinels; two sentinels must agree that the primary is down, which they do after a
 /// second.

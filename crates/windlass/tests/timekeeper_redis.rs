@@ -95,10 +95,38 @@ impl Fleet {
     }
 }
 
+/// The longest time by which a thread of this process ran later than it should: on a machine that is busy otherwise, everything
+/// here takes that much longer.
+struct Delays(Arc<std::sync::atomic::AtomicU64>);
+
+impl Delays {
+    #[expect(clippy::disallowed_methods, reason = "the real delays of the machine are measured")]
+    fn start() -> Self {
+        let longest = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let weak = Arc::downgrade(&longest);
+        std::thread::spawn(move || {
+            const STEP: Duration = Duration::from_millis(5);
+            while let Some(longest) = weak.upgrade() {
+                let begun = std::time::Instant::now();
+                // sleeps because: that it takes longer than this is what is measured
+                std::thread::sleep(STEP);
+                let over = u64::try_from(begun.elapsed().saturating_sub(STEP).as_millis()).unwrap();
+                longest.fetch_max(over, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        Self(longest)
+    }
+
+    fn longest_ms(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
 /// The worst case: the timekeeper has just renewed its hint, and holds a job whose lease ends long before the hint does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_a_lease_is_reaped_in_time_when_its_worker_was_the_timekeeper() {
     let mut fleet = Fleet::new();
+    let delays = Delays::start();
     let first = fleet.start("first").await;
     fleet.client.enqueue(Task { n: 0 }).await.unwrap();
     assert_eq!(fleet.next_start().await.0, "first");
@@ -116,8 +144,12 @@ async fn slow_a_lease_is_reaped_in_time_when_its_worker_was_the_timekeeper() {
     let ends_at = Timestamp::from_ms(ends_ms as i64);
     let (worker, started_at) = fleet.next_start().await;
     let late_ms = started_at.ms_since(ends_at);
-    println!("{worker} started the job {late_ms} ms after its lease had ended");
-    assert!(late_ms <= LATE_MS_MAX, "{late_ms} ms late");
+    let machine_ms = delays.longest_ms();
+    println!(
+        "{worker} started the job {late_ms} ms after its lease had ended; the machine delays threads by {machine_ms} ms"
+    );
+    // Several threads and the server take part in it, one after the other.
+    assert!(late_ms <= LATE_MS_MAX + 5 * machine_ms, "{late_ms} ms late, machine {machine_ms} ms");
     others.iter().for_each(JoinHandle::abort);
 }
 

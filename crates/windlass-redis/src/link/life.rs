@@ -52,18 +52,14 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[tokio::test]
     async fn the_end_of_a_connection_is_seen_before_and_after_it() {
-        let life = Arc::new(Life::default());
-        let waiting = tokio::spawn({
-            let life = Arc::clone(&life);
-            async move { life.over().await }
-        });
-        tokio::task::yield_now().await;
+        let life = Life::default();
+        let mut waiting = std::pin::pin!(life.over());
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
         life.replace();
-        waiting.await.unwrap();
+        waiting.await;
         life.over().await;
         life.break_off();
         assert!(life.is_over() && life.is_replaced());

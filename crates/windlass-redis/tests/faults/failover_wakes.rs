@@ -1,4 +1,4 @@
-//! Wake-ups after a planned failover. Nobody polls here: a waiter that is not woken waits until its subscription is made anew.
+//! Wake-ups after a planned failover. There is no polling: a waiter that is not woken waits until its subscription is made anew.
 
 use crate::support::{claim, enqueue, jobs, queue};
 use std::time::Duration;
@@ -14,10 +14,8 @@ use windlass_servers::Sentinel;
 const BEFORE: u64 = 5;
 /// How long after the failover a job is enqueued.
 const LATER: Duration = Duration::from_secs(3);
-/// The longest wake-up on an idle machine.
-const WAKE_MAX: Duration = Duration::from_millis(100);
-/// Longer than any wait that this test is about.
-const GIVE_UP: Duration = Duration::from_secs(40);
+/// Ends a test that hangs.
+const GIVE_UP: Duration = windlass_core::time::HANG_GUARD;
 
 #[expect(clippy::disallowed_methods, reason = "a real server runs in real time")]
 fn now() -> Instant {
@@ -26,24 +24,29 @@ fn now() -> Instant {
 
 fn sentinel() -> Sentinel {
     let sentinel = Sentinel::start_with_replicas(1).unwrap();
-    // Otherwise the old primary is told of its new role, and closes its connections, before this test looks.
     sentinel.use_default_intervals();
+    for one in sentinel.sentinels() {
+        // The old primary becomes a replica, and closes its connections, after four of these: long after this test.
+        one.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "30000"]).unwrap();
+    }
     sentinel
 }
 
-async fn fail_over(sentinel: &Sentinel) {
+/// Returns the port of the old primary.
+async fn fail_over(sentinel: &Sentinel) -> u16 {
     let old = sentinel.fail_over().unwrap();
     sentinel.wait_for_promotion(old, GIVE_UP).unwrap();
     // sleeps because: this test is about a job that is enqueued so long after the failover.
     tokio::time::sleep(LATER).await;
-    let role = sentinel.node(old).unwrap().command(&["ROLE"]).unwrap();
-    assert!(role.starts_with("master"), "the old primary was told, so this shows nothing: {role}");
+    old
 }
 
-/// A wake-up may take as long as on an idle machine, and longer if it did so before the failover.
-fn assert_woken(before: Duration, after: Duration) {
+/// The wake-up has come from the new primary: the old one has not closed its connections yet, and nobody polls. How long it
+/// takes is a column of `cargo xtask crash storm`.
+fn assert_woken(sentinel: &Sentinel, old: u16, (before, after): (Duration, Duration)) {
     println!("wake-up: at most {before:?} before the failover, {after:?} after it");
-    assert!(after < WAKE_MAX + before * 10, "{before:?} before the failover, {after:?} after it");
+    let role = sentinel.node(old).unwrap().command(&["ROLE"]).unwrap();
+    assert!(role.starts_with("master"), "woken only when the old primary had become a replica: {role}");
 }
 
 /// Claims like a worker that waits for nothing but its wake-up, and sends the time of every claim that got a job.
@@ -78,8 +81,8 @@ async fn slow_a_worker_is_woken_three_seconds_after_a_planned_failover() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         before = before.max(wake_up().await);
     }
-    fail_over(&sentinel).await;
-    assert_woken(before, wake_up().await);
+    let old = fail_over(&sentinel).await;
+    assert_woken(&sentinel, old, (before, wake_up().await));
 }
 
 /// Reads the feed when it is woken, and sends every job that it was told of with the time.
@@ -125,6 +128,6 @@ async fn slow_a_reader_of_the_feed_is_woken_three_seconds_after_a_planned_failov
         tokio::time::sleep(Duration::from_millis(200)).await;
         before = before.max(wake_up().await);
     }
-    fail_over(&sentinel).await;
-    assert_woken(before, wake_up().await);
+    let old = fail_over(&sentinel).await;
+    assert_woken(&sentinel, old, (before, wake_up().await));
 }

@@ -81,9 +81,8 @@ async fn slow_what_was_acknowledged_before_a_planned_failover_is_there_after_it(
         });
     }
     count.wait_for(|count| *count > 500).await.unwrap();
-    let sentinel = Arc::new(sentinel);
-    let servers = Arc::clone(&sentinel);
-    let (old, new) = tokio::task::spawn_blocking(move || fail_over(&servers)).await.unwrap();
+    // The callers go on meanwhile, on the runtime's other thread.
+    let (old, new) = tokio::task::block_in_place(|| fail_over(&sentinel));
     assert!(says_it_is_primary(&sentinel, old), "the old one is a replica already, so this shows nothing");
     let before = *count.borrow();
     count.wait_for(|count| *count > before + 100).await.unwrap();
@@ -111,14 +110,14 @@ async fn slow_waits_go_on_at_the_new_primary() {
     let subscribed = waiter.wait(WaitFor::Work { queues: vec![queue()], mark });
     timeout(HANGS, subscribed).await.expect("the subscription begins").unwrap();
     let mark = waiter.claim(claim(3, 1)).await.unwrap().mark;
-    let begun = {
+    let begun = JoinSet::from_iter([{
         let waiter = Arc::clone(&waiter);
-        tokio::spawn(async move { waiter.wait(WaitFor::Work { queues: vec![queue()], mark }).await })
-    };
+        async move { waiter.wait(WaitFor::Work { queues: vec![queue()], mark }).await }
+    }]);
     leave_the_old_primary_alone(&sentinel);
     let (old, _) = fail_over(&sentinel);
     // Subscribed again, it is woken once in case it has missed something.
-    timeout(HANGS, begun).await.expect("the subscription moves").unwrap().unwrap();
+    assert_eq!(timeout(HANGS, begun.join_all()).await.expect("the subscription moves"), [Ok(())]);
     let mark = retried(|| waiter.claim(claim(4, 1))).await.mark;
     let cursor = retried(|| reader.read_feed(FeedRequest { after: None, max: 1 })).await.next;
     let mut waits = JoinSet::new();
