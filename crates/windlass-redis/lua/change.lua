@@ -17,8 +17,9 @@ local function is_final(j)
   return j.state == 'S' or j.state == 'F' or j.state == 'C'
 end
 
--- Writes a record with other fields of its creator's part, or another payload.
+-- Writes a record with other fields of its creator's part, or another payload. Its bytes are work, those read and those written.
 local function rewrite(j, priority, rest)
+  E.work = E.work + 1 + (#j.record + #(rest or j.record)) / E.RECORD_BYTES
   local line, old = match(j.record, '^([^\n]*)\n(.*)$')
   if priority then
     local first, tail = match(line, '^(1 %x+ %x+ %x+ %x+ %x+)(.*)$')

@@ -49,7 +49,8 @@ if what == 'queue' then
   E.read_settings(q, text)
   s = q.settings
   E.hput(META, 's' .. q.id, text)
-  if before ~= concat({ E.or_dash(s.g_cap), E.or_dash(s.g_rate), E.or_dash(s.g_per), E.or_dash(s.g_weight) }, ' ') then
+  -- A call that gives all settings reviews the groups also when it changes nothing: it may repeat one that was interrupted.
+  if base == '*' or before ~= concat({ E.or_dash(s.g_cap), E.or_dash(s.g_rate), E.or_dash(s.g_per), E.or_dash(s.g_weight) }, ' ') then
     more = review_parked(q, '')
   end
 else

@@ -11,15 +11,17 @@
 -- Answers `keeps`, `deputy` or `rests`; in how many ms the holder's time ends; how many workers there are
 -- Bounds  one value of two lines
 
-local KEY = KEYS[36]
+local KEY, AHEAD_MAX = KEYS[36], 60000
 local keeper, process, ttl = E.arg(), E.arg(), E.num()
 local value = call('GET', KEY)
 if value and value ~= '-' and not match(value, '^%d+ %x+ ') then return { 'rests', ttl, 0 } end
 
+-- What ends later than anybody may ask for was written before the clock was set back. Nobody would keep time until it has caught up.
+local ahead_max = ttl > 0 and max(4 * ttl, AHEAD_MAX) or math.huge
 local function read(line)
   local ends, of, id = match(line or '', '^(%d+) (%x+) (.+)$')
   ends = tonumber(ends)
-  if ends and ends > now then return { ends = ends, process = of, id = id } end
+  if ends and ends > now and ends - now <= ahead_max then return { ends = ends, process = of, id = id } end
 end
 local function line(entry)
   return E.int(entry.ends) .. ' ' .. entry.process .. ' ' .. entry.id

@@ -6,7 +6,8 @@
 -- Bounds  none needed
 
 local name, event = E.arg(), E.arg()
-if call('HEXISTS', E.SCHEDULES, name) == 0 then return 0 end
+-- A tick whose schedule is lost is removed as well.
+if call('HEXISTS', E.SCHEDULES, name) == 0 and call('ZREM', E.TICKS, name) == 0 then return 0 end
 E.hput(E.SCHEDULES, name, false)
 E.zput(E.TICKS, name, false)
 E.note_json(event)

@@ -8,7 +8,8 @@
 //!
 //! - `lua/lib/whole.lua`, in every script: when `meta` has no counters, no other key may exist, but for
 //!   [`WITHOUT_META`](crate::keys::WITHOUT_META). It costs one read, and nothing on the fast paths, which read `layout` anyway.
-//! - `whole/look.lua`, on every new connection: also when `meta` exists, the containers that its counters speak of must exist.
+//! - `whole/look.lua`, on every new connection: also when `meta` exists, the containers that its counters and other
+//!   containers imply must exist. Counters can be too high after damage, so none of them alone makes an index required.
 //!   A half store comes with a new primary, and therefore with a new connection. In every script this would cost a read per
 //!   container.
 
@@ -64,8 +65,9 @@ pub(crate) fn check(value: Option<&Value>) -> Result<()> {
 /// The error for a store of which keys are missing.
 pub(crate) fn half(missing: &str, present: &str) -> Error {
     Error::corrupt(format!(
-        "a part of the store is missing ({missing}), while other keys of it exist ({present}); nothing was changed; a slot move \
-         that was interrupted leaves this, and the missing keys are then on another node; `windlass doctor` lists what to do"
+        "a part of the store is missing ({missing}), while other keys of it exist ({present}); nothing was changed; an \
+         interrupted slot move leaves this, and the missing keys are then on another node, or the server has evicted them; \
+         `windlass doctor` lists what to do"
     ))
 }
 

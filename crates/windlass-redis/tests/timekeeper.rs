@@ -10,7 +10,7 @@ use std::sync::Arc;
 use support::{block, fresh_url, open_at, virtual_clock};
 use windlass_core::name::{Labels, WorkerId};
 use windlass_core::store::{Beat, Kinds, Store, Timekeeping, WorkerRegistry as _};
-use windlass_core::time::VirtualClock;
+use windlass_core::time::{Clock as _, Timestamp, VirtualClock};
 use windlass_redis::RedisStore;
 use windlass_redis::options::Options;
 use windlass_servers::Redis;
@@ -115,5 +115,20 @@ fn the_larger_the_fleet_the_longer_each_process_rests() {
             }
         }
         assert_eq!(ask_in_ms(&deputy, "b").await, TTL_MS, "the deputy is not among them");
+    });
+}
+
+/// Otherwise nobody would keep time until the clock has caught up with the end of the dead process's hint.
+#[test]
+fn a_hint_that_ends_too_far_ahead_was_given_before_the_clock_was_set_back() {
+    let set = Setting::new();
+    block(async {
+        let (dead, deputy, other) = (set.open(), set.open(), set.open());
+        assert_eq!(ask(&dead, "a").await, Timekeeping::Keeps);
+        assert_eq!(ask_in_ms(&deputy, "b").await, TTL_MS);
+        set.clock.set(Timestamp::from_ms(set.clock.now().as_ms() - 3_600_000));
+        assert_eq!(ask(&other, "c").await, Timekeeping::Keeps);
+        // The deputy from before the clock was set back does not count either.
+        assert_eq!(ask_in_ms(&deputy, "d").await, TTL_MS);
     });
 }

@@ -66,6 +66,11 @@ fn run(n: u128) -> NewRun {
     }
 }
 
+async fn put_schedule(store: &RedisStore, name: &str) {
+    let schedule = Schedule::new(ScheduleName::new(name).unwrap(), Rule::every_ms(60_000), job().spec);
+    store.put_schedule(schedule.arm(None, windlass_core::time::Timestamp::from_ms(0)).unwrap()).await.unwrap();
+}
+
 /// Writes something into most containers of a store; the jobs that wait.
 async fn fill(store: &RedisStore) -> Vec<JobId> {
     enqueue(store, vec![job(), job(), job(), job()]).await;
@@ -77,8 +82,8 @@ async fn fill(store: &RedisStore) -> Vec<JobId> {
     let waiting = vec![job(), job(), grouped(), job().due(Due::DelayMs(600_000)), job().due(Due::DelayMs(600_000))];
     let ids = enqueue(store, waiting).await;
     assert!(store.create_runs(vec![run(1), run(2)]).await.unwrap().iter().all(Result::is_ok));
-    let schedule = Schedule::new(ScheduleName::new("nightly").unwrap(), Rule::every_ms(60_000), job().spec);
-    store.put_schedule(schedule.arm(None, windlass_core::time::Timestamp::from_ms(0)).unwrap()).await.unwrap();
+    put_schedule(store, "hourly").await;
+    put_schedule(store, "nightly").await;
     store.heartbeat(beat()).await.unwrap();
     ids
 }
@@ -211,7 +216,7 @@ fn workers_may_wait_on_a_store_that_does_not_exist_yet() {
     });
 }
 
-/// The containers that the counters of `meta` speak of.
+/// The containers that the counters of `meta` and other containers imply.
 #[test]
 fn a_new_connection_refuses_a_store_that_lacks_a_container() {
     let server = Redis::start().unwrap();
@@ -240,10 +245,73 @@ fn a_new_connection_refuses_a_store_that_lacks_a_container() {
             server.command(&["RENAME", "aside", &key(&url, name)]).unwrap();
             open_at(&url, &clock).queues().await.unwrap();
         }
-        // What the counters do not speak of may be empty at any time.
+        // What nothing implies may be empty at any time.
         for name in NAMES.iter().filter(|name| !needed.contains(name) && **name != "meta") {
             server.command(&["DEL", &key(&url, name)]).unwrap();
             open_at(&url, &clock).queues().await.unwrap();
+        }
+    });
+}
+
+/// One lost entry is damage of that entry, and not a lost container.
+#[test]
+fn a_store_that_lost_its_only_schedule_opens_and_the_tick_can_be_removed() {
+    let server = Redis::start().unwrap();
+    let (url, clock) = (fresh_url(&server.url()), virtual_clock());
+    block(async {
+        let store = open_at(&url, &clock);
+        enqueue_one(&store, job()).await.unwrap();
+        put_schedule(&store, "nightly").await;
+        assert_eq!(server.command(&["HDEL", &key(&url, "schedules"), "nightly"]).unwrap(), "1");
+        let store = open_at(&url, &clock);
+        assert!(store.schedules().await.unwrap().is_empty());
+        assert_eq!(server.command(&["ZCARD", &key(&url, "ticks")]).unwrap(), "1");
+        assert!(store.remove_schedule(ScheduleName::new("nightly").unwrap()).await.unwrap());
+        assert_eq!(server.command(&["ZCARD", &key(&url, "ticks")]).unwrap(), "0");
+        assert!(!store.remove_schedule(ScheduleName::new("nightly").unwrap()).await.unwrap());
+    });
+}
+
+#[test]
+fn a_store_that_lost_the_list_entries_or_the_record_of_its_only_run_opens() {
+    let server = Redis::start().unwrap();
+    block(async {
+        for lost in ["run_list", "runs"] {
+            let (url, clock) = (fresh_url(&server.url()), virtual_clock());
+            let store = open_at(&url, &clock);
+            enqueue_one(&store, job()).await.unwrap();
+            assert!(store.create_runs(vec![run(1)]).await.unwrap()[0].is_ok());
+            assert_eq!(server.command(&["DEL", &key(&url, lost)]).unwrap(), "1");
+            open_at(&url, &clock).queues().await.unwrap_or_else(|error| panic!("without {lost}: {error}"));
+        }
+    });
+}
+
+/// A lease does not name its queue, so the queue goes on counting an active job of which nothing is left but the lease.
+#[test]
+fn a_store_opens_after_active_jobs_lost_their_records_and_lives() {
+    let server = Redis::start().unwrap();
+    block(async {
+        for others in [0, 3] {
+            let (url, clock) = (fresh_url(&server.url()), virtual_clock());
+            let store = open_at(&url, &clock);
+            enqueue(&store, vec![job(), job()]).await;
+            let claimed = claim(&store, "w", 2).await;
+            assert_eq!(claimed.len(), 2);
+            enqueue(&store, (0..others).map(|_| job()).collect()).await;
+            for lost in &claimed {
+                for name in ["jobs", "life"] {
+                    let id = lost.lease.job.to_string();
+                    assert_eq!(server.command(&["HDEL", &key(&url, name), &id]).unwrap(), "1", "{name}");
+                }
+            }
+            clock.advance_ms(10 * support::LEASE_MS);
+            store.sweep(Sweep { kind: SweepKind::Reap, max: 10 }).await.unwrap();
+            assert_eq!(server.command(&["EXISTS", &key(&url, "leases")]).unwrap(), "0");
+            assert_eq!(support::counts(&store).await.active, 2, "the counter is wrong from now on");
+            let new = open_at(&url, &clock);
+            new.queues().await.unwrap_or_else(|error| panic!("{others} other jobs: {error}"));
+            assert_eq!(claim(&new, "w", 10).await.len(), others);
         }
     });
 }

@@ -2,19 +2,19 @@
 //!
 //! Work is counted and not timed, so that a busy machine changes nothing: every script runs with a counter in front (`work.lua`) of
 //! its commands, of their arguments and answers, and of every 4 KiB in them. A script that does more than `WORK_MAX` fails.
-//! On an idle machine that much work took less than 50 ms, by `SLOWLOG`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod support;
 
 use support::{block, claim, fresh_url, job_with, keep, open_with_scripts, virtual_clock};
+use windlass_core::id::JobId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, NewJob};
 use windlass_core::name::{DedupKey, GroupName, QueueName};
 use windlass_core::payload::Payload;
 use windlass_core::store::{
-    ChangeMany, ChangeManyOp, EnqueueRequest, Filter, GroupSettings, JobQueue, LogAppend, LogLine, LogSink, LogStream,
-    QueueSettings, Setting, Sweep, SweepKind,
+    Change, ChangeMany, ChangeManyOp, ChangeOp, EnqueueRequest, Filter, GroupSettings, JobQueue, LogAppend, LogLine,
+    LogSink, LogStream, QueueSettings, Setting, Sweep, SweepKind,
 };
 use windlass_core::time::{Timestamp, VirtualClock};
 use windlass_redis::link::Script;
@@ -58,14 +58,16 @@ fn large(_: usize, spec: &mut JobSpec) {
     spec.payload = Payload::json(&"x".repeat(50_000)).unwrap();
 }
 
-async fn fill(store: &RedisStore, count: usize, edit: Edit, due: Due) {
+async fn fill(store: &RedisStore, count: usize, edit: Edit, due: Due) -> Vec<JobId> {
+    let mut ids = Vec::with_capacity(count);
     for from in (0..count).step_by(1_000) {
         let new = |i| job_with(|spec| edit(i, spec)).due(due);
         let jobs: Vec<NewJob> = (from..count.min(from + 1_000)).map(new).collect();
         for answer in store.enqueue(EnqueueRequest::new(jobs)).await.unwrap() {
-            answer.unwrap();
+            ids.push(answer.unwrap().id());
         }
     }
+    ids
 }
 
 /// Changes all jobs of the queue; how many were changed.
@@ -136,6 +138,71 @@ fn slow_changes_of_many_jobs_with_groups_and_keys_are_bounded_by_work() {
 #[test]
 fn slow_changes_of_many_large_jobs_are_bounded_by_work() {
     run_changes(JOBS / 2, large);
+}
+
+/// Each of these reads and writes a whole record. Of jobs that were claimed once nothing else reads it.
+#[test]
+fn slow_changes_of_large_records_one_by_one_are_bounded_by_work() {
+    let server = Redis::start().unwrap();
+    let clock = virtual_clock();
+    let store = open_with_scripts(&fresh_url(&server.url()), &clock, counted());
+    block(async {
+        let count = 500;
+        let ids = fill(&store, count, large, Due::Now).await;
+        for _ in 0..2 {
+            claim_all(&store, count).await;
+            clock.advance_ms(DAY_MS);
+            assert_eq!(sweep(&store, SweepKind::Reap).await, count);
+        }
+        let change_each = async |op: ChangeOp| {
+            let changes = ids.iter().map(|id| Change { id: *id, op: op.clone() }).collect();
+            for answer in store.change(changes).await.unwrap() {
+                answer.unwrap();
+            }
+        };
+        let payload = Payload::json(&"y".repeat(50_000)).unwrap();
+        change_each(ChangeOp::UpdatePayload(payload)).await;
+        // A change of the priority sends no payload, so that nothing but the script bounds it.
+        let payload = Payload::json(&"z".repeat(250_000)).unwrap();
+        change_each(ChangeOp::UpdatePayload(payload.clone())).await;
+        change_each(ChangeOp::Retry(Due::Now)).await;
+        change_each(ChangeOp::Reprioritise(7)).await;
+        for some in ids.chunks(50) {
+            for job in store.get(some.to_vec()).await.unwrap() {
+                let job = job.unwrap();
+                assert!(job.spec.payload == payload && job.spec.priority == 7);
+            }
+        }
+    });
+}
+
+/// A process may die between two steps of a review. The call is then repeated with the same settings.
+#[test]
+fn a_review_of_parked_groups_is_repeated_with_the_call() {
+    let server = Redis::start().unwrap();
+    let url = fresh_url(&server.url());
+    let store = open_with_scripts(&url, &virtual_clock(), counted());
+    block(async {
+        let cap = async |cap| {
+            let groups = GroupSettings { cap: Some(cap), ..GroupSettings::default() };
+            let settings = QueueSettings { groups, ..QueueSettings::default() };
+            store.configure(Setting::Queue { queue: queue(), settings }).await.unwrap();
+        };
+        let meta = format!("{{{}}}:meta", windlass_redis::Options::from_url(&url).unwrap().prefix);
+        cap(2).await;
+        let two = server.command(&["HGET", &meta, "s1"]).unwrap();
+        assert!(!two.is_empty());
+        cap(1).await;
+        let one_group: Edit = |_, spec| spec.group = Some(GroupName::new("g").unwrap());
+        fill(&store, 2, one_group, Due::Now).await;
+        claim_all(&store, 1).await;
+        assert!(claim(&store, "w", 1).await.is_empty(), "the group is at its cap");
+        // The settings were written, and the group was not reviewed.
+        server.command(&["HSET", &meta, "s1", &two]).unwrap();
+        assert!(claim(&store, "w", 1).await.is_empty(), "the group is parked");
+        cap(2).await;
+        claim_all(&store, 1).await;
+    });
 }
 
 /// A setting of all groups concerns every parked group.

@@ -1,4 +1,4 @@
-//! When the process that keeps time on Redis dies or stops, another takes over: leases are reaped at most 2 s late.
+//! When the process that keeps time on Redis dies or stops, another takes over: when one process dies, leases are reaped at most 2 s late.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 

@@ -33,6 +33,8 @@ pub(super) enum Access {
     Forbidden,
     /// It does not have the command: a managed service, or one that was renamed.
     Absent,
+    /// It did not answer: the connection was lost, or the answer took too long.
+    Unanswered,
 }
 
 impl Access {
@@ -41,7 +43,8 @@ impl Access {
         match answer {
             Ok(_) => Self::Granted,
             Err(Error::Incompatible { .. }) => Self::Absent,
-            Err(_) => Self::Forbidden,
+            Err(Error::Invalid { .. }) => Self::Forbidden,
+            Err(_) => Self::Unanswered,
         }
     }
 
@@ -60,6 +63,10 @@ impl Access {
                 "at a managed service look at its console or monitoring; docs/redis-managed.md says what is not known then"
                     .to_owned(),
             )),
+            Self::Unanswered => Some((
+                format!("the server did not answer {name}"),
+                "examine it again; if it repeats, look at the server's load and at the network".to_owned(),
+            )),
         }
     }
 }
@@ -76,7 +83,7 @@ impl Change {
     pub(super) fn advice(self, name: &str, value: &str) -> String {
         match self.config {
             Access::Granted => format!("redis-cli CONFIG SET {name} {value}, and the same line in redis.conf"),
-            Access::Forbidden | Access::Absent => format!(
+            Access::Forbidden | Access::Absent | Access::Unanswered => format!(
                 "set {name} to {value} where the server is configured: in redis.conf, or in the parameter group or console of a \
                  managed service"
             ),
@@ -119,5 +126,27 @@ pub(super) fn field(value: &Value, name: &str) -> Option<String> {
             _ => None,
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{incompatible, timeout, unavailable, unknown};
+
+    #[test]
+    fn only_a_refusal_of_rights_is_reported_as_a_missing_right() {
+        let of = |error: Error| Access::of::<()>(&Err(error));
+        assert_eq!(Access::of(&Ok(())), Access::Granted);
+        assert_eq!(of(incompatible("no such command")), Access::Absent);
+        let denied =
+            crate::error::read("NOPERM", "User u has no permissions to run the 'config|get' command").into_error();
+        assert_eq!(of(denied), Access::Forbidden);
+        for error in [timeout("slow"), unavailable("lost"), unknown("lost")] {
+            let access = of(error.clone());
+            assert_eq!(access, Access::Unanswered, "{error:?}");
+            let (why, next) = access.refusal("CONFIG GET", "+config|get").unwrap();
+            assert!(why.contains("did not answer") && !next.contains("grant"), "{why}; {next}");
+        }
     }
 }

@@ -18,6 +18,9 @@ use windlass_core::{Error, Result};
 /// Changes that one script is given, at most. It makes as many of them as are little enough work for one step, because a server
 /// does nothing else meanwhile.
 const PIECE: usize = 500;
+/// Bytes of arguments that one script is given, at most, unless one change alone has more. A script that writes payloads stops after
+/// about that many, and what it leaves is sent again.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A job, what is done to it, and with what.
 type Asked<'a> = (JobId, &'a str, Vec<u8>);
@@ -63,7 +66,7 @@ impl RedisStore {
         let (mut answers, mut went, mut failed) = (Vec::with_capacity(asked.len()), asked.is_empty(), None);
         let mut rest = asked;
         while !rest.is_empty() {
-            let piece = &rest[..rest.len().min(PIECE)];
+            let piece = &rest[..piece_of(rest)];
             let made = match self.apply_piece(mode, piece).await {
                 Ok(words) => {
                     went = true;
@@ -201,6 +204,16 @@ pub(super) fn event(event: &FeedEvent) -> Result<String> {
     serde_json::to_string(event).map_err(|e| odd(&e.to_string()))
 }
 
+/// How many of these changes go into one script: at least one.
+fn piece_of(asked: &[Asked<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, _, argument): &&Asked<'_>| {
+        bytes += argument.len();
+        bytes <= PIECE_BYTES
+    };
+    asked.iter().take(PIECE).take_while(fits).count().max(1)
+}
+
 fn asked(change: &Change) -> (JobId, &'static str, Vec<u8>) {
     let (op, argument) = match &change.op {
         ChangeOp::Cancel => ("cancel", Vec::new()),
@@ -223,5 +236,20 @@ fn changed(answer: &str, id: JobId) -> Result<Changed> {
         ("taken", by) => Err(Error::KeyTaken { by: by.parse()? }),
         ("corrupt", _) => Err(Error::corrupt(format!("the job {id} is quarantined; look at it, then remove it"))),
         _ => Err(odd(answer)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_bounded_by_changes_and_by_bytes() {
+        let asked = |count: usize, bytes: usize| vec![(JobId::from_parts(0, 1), "payload", vec![b'x'; bytes]); count];
+        assert_eq!(piece_of(&asked(3, 0)), 3);
+        assert_eq!(piece_of(&asked(PIECE + 1, 0)), PIECE);
+        assert_eq!(piece_of(&asked(5, PIECE_BYTES / 2)), 2);
+        assert_eq!(piece_of(&asked(5, PIECE_BYTES / 2 + 1)), 1);
+        assert_eq!(piece_of(&asked(5, 3 * PIECE_BYTES)), 1, "one that is larger goes alone");
     }
 }

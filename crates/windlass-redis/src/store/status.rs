@@ -54,6 +54,9 @@ pub(super) fn meter(stored: &str) -> Result<Meter> {
     stored.split(',').map(start).collect::<Result<Vec<_>>>().map(Meter::from_starts)
 }
 
+/// Steps of one review, at most. A step reviews 500 parked groups.
+const REVIEW_STEPS_MAX: usize = 10_000;
+
 impl RedisStore {
     pub(super) async fn queue_statuses(&self) -> Result<Vec<QueueStatus>> {
         let all = self.look(&[], true).await?;
@@ -143,7 +146,7 @@ impl RedisStore {
 
     /// Goes on with the review of parked groups where the last script has stopped. Its settings hold already.
     async fn review_parked(&self, queue: &QueueName, mut answer: String) -> Result<()> {
-        loop {
+        for _ in 0..REVIEW_STEPS_MAX {
             match answer.split_once(' ') {
                 None if answer == "ok" => return Ok(()),
                 Some(("more", group)) => {
@@ -154,6 +157,8 @@ impl RedisStore {
                 _ => return Err(odd(&answer)),
             }
         }
+        let reason = "the settings hold, and groups were parked faster than they could be reviewed; repeat the call";
+        Err(Error::Unavailable { reason: reason.to_owned() })
     }
 
     /// Handles up to `max` items, in as many scripts as it takes: each does a bounded amount of work.

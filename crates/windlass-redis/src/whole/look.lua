@@ -1,4 +1,4 @@
--- Looks which keys of a store exist, and which do not although what `meta` counts says that they must.
+-- Looks which keys of a store exist, and which do not although what `meta` counts, or what is in other keys, says that they must.
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    names of the keys, their types (h hash, z sorted set, x stream, l list), names that may exist without `meta`
@@ -6,6 +6,8 @@
 -- Bounds  one round per key, 1,000 queues
 local call, gmatch = redis.call, string.gmatch
 local QUEUES_MAX = 1000
+-- A job is in one of these, by its state.
+local INDEXES = { 'scheduled', 'ready', 'leases', 'ended' }
 
 local function has_entries(kind, key)
   if kind == 'h' then return call('HLEN', key) > 0 end
@@ -14,15 +16,20 @@ local function has_entries(kind, key)
   return #call('XRANGE', key, '-', '+', 'COUNT', 1) > 0
 end
 
-local there, present, missing, without_meta = {}, {}, {}, {}
+local there, present, missing, without_meta, key_of = {}, {}, {}, {}, {}
 local i = 0
 for name in gmatch(ARGV[1], '%S+') do
   i = i + 1
+  key_of[name] = KEYS[i]
   if has_entries(string.sub(ARGV[2], i, i), KEYS[i]) then there[name], present[#present + 1] = true, name end
 end
 for name in gmatch(ARGV[3], '%S+') do without_meta[name] = true end
 local function must_exist(name)
   if not there[name] then missing[#missing + 1] = name end
+end
+
+local function size(name, command)
+  return call(command, key_of[name])
 end
 
 local meta = call('HMGET', KEYS[1], 'layout', 'seq', 'feed', 'queues')
@@ -37,16 +44,22 @@ if meta[1] or meta[2] or meta[3] then
   local ended = counts[4] + counts[5] + counts[6]
   if tonumber(meta[3] or 0) > 0 then must_exist('feed') end
   if queues > 0 then must_exist('groups') end
-  -- One job whose record or index entry is lost is set aside when it is met. A lost container is another matter.
-  if scheduled > 1 then must_exist('scheduled') end
-  if ready > 1 then must_exist('ready') end
-  if active > 1 then must_exist('leases') end
-  if ended > 1 then must_exist('ended') end
-  if active + ended > 1 then must_exist('life') end
-  if scheduled + ready + active + ended > 1 then must_exist('jobs') end
-  if there['ticks'] then must_exist('schedules') end
-  if there['run_list'] then must_exist('runs') end
-  if there['runs'] then must_exist('run_list') end
+  -- One entry that is lost is damage of that entry. A lost container is another matter.
+  --
+  -- A lease does not name its queue. When a job has lost its record and its life, its queue goes on counting it as active, so active
+  -- jobs are counted by their leases, and an index is missed only when the records of the jobs that should be in it exist.
+  local leases, indexed = size('leases', 'ZCARD'), 0
+  for _, name in ipairs(INDEXES) do indexed = indexed + size(name, 'ZCARD') end
+  local records_more = size('jobs', 'HLEN') - indexed
+  for i, count in ipairs({ scheduled, ready, active, ended }) do
+    if count > 1 and records_more > 1 then must_exist(INDEXES[i]) end
+  end
+  if leases + ended > 1 then must_exist('life') end
+  if scheduled + ready + leases + ended > 1 then must_exist('jobs') end
+  if size('ticks', 'ZCARD') > 1 then must_exist('schedules') end
+  -- A run has two members in the list and three fields.
+  if size('run_list', 'ZCARD') > 2 then must_exist('runs') end
+  if size('runs', 'HLEN') > 3 then must_exist('run_list') end
 else
   -- Without counters `meta` holds at most the cursors of the pruning.
   for _, name in ipairs(present) do

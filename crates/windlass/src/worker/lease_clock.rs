@@ -3,8 +3,9 @@
 //! A lease ends on the store's clock, which this process cannot read when it matters: just before a handler starts. What it
 //! can measure is the time since it *sent* the claim or the renewal. The store applied the call later than that, so a
 //! lease whose full length has not passed since the sending has not ended. Time in which the process was stopped or the
-//! machine was suspended counts, which the clock of [`std::time::Instant`] leaves out on Linux. There is no margin: the
-//! rates of two clocks differ by some ten milliseconds in a hour, and the store refuses what comes too late in any case.
+//! machine was suspended counts, which the clock of [`std::time::Instant`] leaves out on Linux. There is no margin:
+//! the rates of two clocks differ by at most some hundred ppm (15 ms in a lease of 30 s at 500 ppm), and the store refuses
+//! what comes too late in any case. A store whose wall clock is set forward can end a lease earlier than that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
