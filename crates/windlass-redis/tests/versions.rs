@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::suite::{On, run_where};
+use support::suite::{On, run_all};
 use support::{block, claim, enqueue, fresh_url, get, job, keep, open_at, open_with_scripts, report, virtual_clock};
 use windlass_core::Error;
 use windlass_core::job::State;
@@ -32,10 +32,6 @@ use windlass_servers::Redis;
 /// Between the scripts of the file: `==== name shared-lines earlier-script`. Scripts have most of their parts in common, so
 /// each begins with so many lines of an earlier one, behind its flags.
 const MARK: &str = "==== ";
-
-/// Cases whose rule the scripts of the file do not have: they keep 100,000 events of the feed, whatever its length.
-const NEW_RULES: [&str; 2] =
-    ["feed::a_short_feed_keeps_its_length_and_tells_older_cursors_of_the_gap", "feed::slow_a_longer_feed_keeps_more"];
 
 fn golden_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scripts-v1.txt")
@@ -118,8 +114,7 @@ fn slow_the_whole_suite_passes_with_old_and_new_scripts_mixed() {
     }
     let stores = AtomicUsize::new(0);
     let pick = move || mixes[stores.fetch_add(1, Ordering::Relaxed) % mixes.len()];
-    let all = run_where(On { url: server.url(), scripts: Box::new(pick) }, |name| !NEW_RULES.contains(&name));
-    assert!(all > 400, "{all} cases");
+    run_all(On { url: server.url(), scripts: Box::new(pick) });
 }
 
 fn meta(url: &str) -> String {
