@@ -231,3 +231,30 @@ fn main_of(value: Value) -> Result<Value, Miss> {
         value => Ok(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use crate::options::Options;
+    use std::future::{pending, ready};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn an_answer_of_a_primary_that_is_being_replaced_is_unknown() {
+        let server = windlass_servers::Redis::start().unwrap();
+        let link = Link::open(Options::from_url(&server.url()).unwrap(), &[]).unwrap();
+        let (inner, wire) = (&link.0, &link.0.calls);
+        let conn = wire.get().await.unwrap();
+        let answered = inner.bounded(wire, &conn, LIMIT, ready(Ok(7))).await;
+        assert!(matches!(answered, Ok(7)));
+        let waiting = inner.bounded(wire, &conn, LIMIT, pending::<Result<(), RedisError>>());
+        let replace = async { conn.life.replace() };
+        let (cut_off, ()) = tokio::join!(waiting, replace);
+        assert!(matches!(cut_off, Err(Miss::Failed(Error::Unknown { .. }))), "it does not wait for the answer");
+        let late = inner.bounded(wire, &conn, LIMIT, ready(Ok(7))).await;
+        assert!(matches!(late, Err(Miss::Failed(Error::Unknown { .. }))));
+        assert!(!wire.get().await.unwrap().is(&conn), "the next call makes another connection");
+    }
+}

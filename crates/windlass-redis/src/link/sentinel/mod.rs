@@ -308,3 +308,47 @@ async fn follow(shared: &Arc<Shared>, errand: &Errand<'_>, node: Node, tried: &m
     }
     Err(unavailable("the nodes that the Sentinels name are replicas of each other"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use crate::options::Options;
+
+    fn begin_failover(sentinels: &Sentinels, shared: &Shared, replaced: &Node) {
+        let promoting = Announcement::Promoting { replaced: replaced.clone() };
+        sentinels.announce(shared, &Node::new("127.0.0.1", 1), &promoting, None);
+    }
+
+    #[tokio::test]
+    async fn connections_are_ended_by_a_failover_and_accepted_only_if_none_has_begun() {
+        let server = windlass_servers::Redis::start().unwrap();
+        let link = Link::open(Options::from_url(&server.url()).unwrap(), &[]).unwrap();
+        let shared = &link.0.shared;
+        let options = Options::from_url("redis+sentinel://127.0.0.1:1/main").unwrap();
+        let sentinels = Sentinels::of(&options.topology).unwrap();
+        let connect = async || {
+            greet_at(shared, Node::new("127.0.0.1", server.port()), &Errand::default()).await.unwrap().ready().unwrap()
+        };
+        let (first, second) = (connect().await, connect().await);
+        let generation = sentinels.unfenced(shared).await;
+        assert!(sentinels.register(&first, generation));
+        // A node that is in use is fenced although no Sentinel has reported it as the primary.
+        let other = Report { primary: Some(Node::new("127.0.0.1", 9)), epoch: Some(9), ..Report::default() };
+        sentinels.answer(shared, &Node::new("127.0.0.1", 1), 0, Ok(other));
+        begin_failover(&sentinels, shared, &Node::new("127.0.0.1", 8));
+        assert!(!first.is_over(), "the failover of another node");
+        begin_failover(&sentinels, shared, &first.node);
+        assert!(first.life.is_replaced());
+        assert!(!sentinels.register(&second, generation), "it was begun before the failover");
+        // The end of the failover lets connections be made again.
+        let aborted = Announcement::Aborted { replaced: Node::clone(&first.node) };
+        sentinels.announce(shared, &Node::new("127.0.0.1", 1), &aborted, None);
+        let generation = sentinels.unfenced(shared).await;
+        assert!(sentinels.register(&second, generation));
+        sentinels.end_connections_to(&Node::new("127.0.0.1", 8));
+        assert!(!second.is_over());
+        sentinels.end_connections_to(&second.node);
+        assert!(second.life.is_replaced());
+    }
+}
