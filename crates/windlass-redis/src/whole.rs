@@ -7,7 +7,7 @@
 //! There are two checks:
 //!
 //! - `lua/lib/whole.lua`, in every script: when `meta` has no counters, no other key may exist, but for
-//!   [`WITHOUT_META`](crate::keys::WITHOUT_META). It costs one read, and nothing on the fast paths, which read `layout` anyway.
+//!   [`WITHOUT_META`]. It costs one read, and nothing on the fast paths, which read `layout` anyway.
 //! - `whole/look.lua`, on every new connection: also when `meta` exists, the containers that its counters and other
 //!   containers imply must exist. Counters can be too high after damage, so none of them alone makes an index required.
 //!   A half store comes with a new primary, and therefore with a new connection. In every script this would cost a read per
