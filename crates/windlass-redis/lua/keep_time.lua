@@ -16,7 +16,8 @@ local keeper, process, ttl = E.arg(), E.arg(), E.num()
 local value = call('GET', KEY)
 if value and value ~= '-' and not match(value, '^%d+ %x+ ') then return { 'rests', ttl, 0 } end
 
--- What ends later than anybody may ask for was written before the clock was set back. Nobody would keep time until it has caught up.
+-- An entry that ends later than any caller may ask for was written before the clock was set back. It is ignored: otherwise no
+-- process would keep time until the clock has caught up.
 local ahead_max = ttl > 0 and max(4 * ttl, AHEAD_MAX) or math.huge
 local function read(line)
   local ends, of, id = match(line or '', '^(%d+) (%x+) (.+)$')

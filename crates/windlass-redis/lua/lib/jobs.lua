@@ -172,8 +172,8 @@ function E.know(ids, heads)
   if heads then E.know_records(ids) end
 end
 
--- Handles jobs in order, a few at a time, until the step has done enough; answers how many were handled. The first few always are, so
--- that whoever calls again for the rest gets on.
+-- Handles jobs in order, a few at a time, until the step has done its work; returns how many were handled. The first few are
+-- always handled, so that every call makes progress.
 function E.each(ids, handle)
   for from = 1, #ids, E.SLICE do
     if from > 1 and E.is_spent() then return from - 1 end

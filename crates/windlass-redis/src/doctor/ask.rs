@@ -27,7 +27,7 @@ pub(super) async fn ask_all(link: &Link, all: &[Vec<&str>]) -> Vec<Option<Value>
 /// Whether the server answers a command that only an examination sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It answers.
+    /// The server answers the command.
     Granted,
     /// It has the command, and the user may not run it.
     Forbidden,
