@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use windlass_core::id::JobId;
-use windlass_core::store::{EnqueueRequest, Feed as _, FeedEvent, FeedRequest, JobQueue, Store, WaitFor};
+use windlass_core::store::{EnqueueRequest, Feed as _, FeedCursor, FeedEvent, FeedRequest, JobQueue, Store, WaitFor};
 use windlass_redis::RedisStore;
 use windlass_servers::Sentinel;
 
@@ -85,9 +85,10 @@ async fn slow_a_worker_is_woken_three_seconds_after_a_planned_failover() {
     assert_woken(&sentinel, old, (before, wake_up().await));
 }
 
-/// Reads the feed when it is woken, and sends every job that it was told of with the time.
+/// Reads the feed from its beginning, waits for each further entry, and sends every job of an entry with the time. A read
+/// without a cursor returns the end of the feed, and would miss a job that was enqueued before it.
 async fn read_feed_when_woken(store: RedisStore, heard: mpsc::UnboundedSender<(JobId, Instant)>) {
-    let mut after = None;
+    let mut after = Some(FeedCursor(0));
     loop {
         let Ok(page) = store.read_feed(FeedRequest { after, max: 100 }).await else { continue };
         for event in page.entries.iter().flat_map(|entry| &entry.events) {
