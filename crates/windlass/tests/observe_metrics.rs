@@ -24,7 +24,7 @@ use windlass::core::store::{
     Beat, Change, ChangeOp, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Store, Sweep, SweepKind, Wrap, Wrapped,
 };
-use windlass::core::time::{Timestamp, VirtualClock};
+use windlass::core::time::{HANG_GUARD, Timestamp, VirtualClock};
 use windlass::observe::names::{self, MetricType};
 use windlass::observe::{Sampler, observe};
 use windlass::{Client, Ctx, Error, Job, JobError, Options, Waited, Worker};
@@ -426,11 +426,57 @@ async fn a_dropped_job() {
     let worker = Worker::builder(store).lease(SHORT_LEASE).handle(task).build().unwrap();
     let stopper = worker.stopper();
     let work = async {
-        assert_eq!(ticket.wait(Duration::from_secs(20)).await.unwrap(), Waited::Succeeded(()));
+        assert_eq!(ticket.wait(HANG_GUARD).await.unwrap(), Waited::Succeeded(()));
         stopper.drain();
     };
     let (done, ()) = tokio::join!(worker.run_until_stopped(), work);
     done.unwrap();
+}
+
+/// A store whose first answer with jobs holds each of them twice: with a lease that has ended, and with a new one. A worker
+/// sees the same when a lease ends, and the worker claims the job again before it has started it.
+struct LeasesTwice {
+    inner: Arc<dyn Store>,
+    first: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Wrap for LeasesTwice {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> windlass::Result<Claimed> {
+        if !self.first.swap(false, Ordering::SeqCst) {
+            return self.inner.claim(request).await;
+        }
+        let other = WorkerId::new("other").unwrap();
+        let ended = self.inner.claim(ClaimRequest { worker: other.clone(), ..request.clone() }).await?;
+        let release = |job: &ClaimedJob| Outcome { lease: job.lease, kind: OutcomeKind::Release { started: false } };
+        let outcomes = ended.jobs.iter().map(release).collect();
+        self.inner.report(ReportRequest { worker: other, outcomes }).await?;
+        let mut claimed = self.inner.claim(request).await?;
+        claimed.jobs.splice(0..0, ended.jobs);
+        Ok(claimed)
+    }
+}
+
+#[test]
+fn a_job_whose_lease_was_lost_before_its_handler_started_counts_as_dropped() {
+    let seen = recorded::record_in_real_time(async {
+        let store = windlass::open("memory://").unwrap();
+        let ticket = Client::new(Arc::clone(&store)).enqueue(Task { n: 9 }).await.unwrap();
+        let store = Arc::new(Wrapped(LeasesTwice { inner: store, first: AtomicBool::new(true) }));
+        let worker = Worker::builder(store).handle(task).build().unwrap();
+        let stopper = worker.stopper();
+        let work = async {
+            assert_eq!(ticket.wait(HANG_GUARD).await.unwrap(), Waited::Succeeded(()));
+            stopper.drain();
+        };
+        let (done, ()) = tokio::join!(worker.run_until_stopped(), work);
+        done.unwrap();
+    });
+    seen.counter("windlass_jobs_dropped_total{kind=task,queue=default}", 1);
 }
 
 #[test]

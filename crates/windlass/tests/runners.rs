@@ -3,9 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed check is a panic")]
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Condvar, mpsc};
 use std::time::Duration;
 use tokio::sync::{Barrier, Mutex};
 use windlass::{Client, Job, State, Waited, Worker};
@@ -74,17 +72,23 @@ async fn handlers_that_block_in_place_do_not_keep_others_from_starting() {
     run(4, |worker| worker.state(Gate { open, opened: Mutex::new(opened) }).handle(block)).await;
 }
 
-/// Notes the threads that it runs on, and takes its time.
-async fn note(_: Task, State(threads): State<Mutex<BTreeSet<String>>>) {
-    threads.lock().await.insert(format!("{:?}", std::thread::current().id()));
-    // sleeps because: a handler that blocks its thread is what is tested.
-    std::thread::park_timeout(Duration::from_millis(20));
+/// Counts handlers that have begun, and holds back each of them until there are three.
+#[derive(Default)]
+struct Meeting {
+    begun: std::sync::Mutex<usize>,
+    three: Condvar,
+}
+
+/// Blocks its thread until three handlers have begun, which takes three threads.
+async fn meet_on_threads(_: Task, State(meeting): State<Meeting>) {
+    let mut begun = meeting.begun.lock().unwrap();
+    *begun += 1;
+    meeting.three.notify_all();
+    let (begun, waited) = meeting.three.wait_timeout_while(begun, LONG, |begun| *begun < 3).unwrap();
+    assert!(!waited.timed_out(), "{begun} handlers ran at the same time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn handlers_that_block_use_all_threads_of_the_runtime() {
-    let threads = Arc::new(Mutex::new(BTreeSet::new()));
-    let noted = Arc::clone(&threads);
-    run(60, |worker| worker.handle(move |task: Task| note(task, State(Arc::clone(&noted))))).await;
-    assert!(threads.lock().await.len() >= 3, "{:?}", threads.lock().await);
+async fn handlers_that_block_use_several_threads_of_the_runtime() {
+    run(60, |worker| worker.state(Meeting::default()).handle(meet_on_threads)).await;
 }

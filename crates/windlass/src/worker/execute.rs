@@ -86,20 +86,20 @@ enum Begin {
 
 /// Checks, as the last thing before its handler is called, that a job was not cancelled and that its lease has not ended.
 fn begin(shared: &Shared, job: &ClaimedJob, active: &Active) -> Begin {
-    match active.stop() {
-        Stop::Lost => Begin::No(None),
-        Stop::Cancelled | Stop::Leaving => Begin::No(Some(OutcomeKind::Release { started: false })),
-        Stop::No if shared.world.lease_is_over(active) => {
-            shared.world.attempts.dropped(job);
-            tracing::warn!(
-                job = %job.lease.job,
-                "its lease ended before its handler could start; this process was stopped, or the store answered late"
-            );
-            // The lease may still stand: the store applied the claim later than it was sent. Then others have it at once.
-            Begin::No(Some(OutcomeKind::Release { started: false }))
-        }
-        Stop::No => Begin::Yes,
-    }
+    let outcome = match active.stop() {
+        Stop::Cancelled | Stop::Leaving => return Begin::No(Some(OutcomeKind::Release { started: false })),
+        Stop::No if !shared.world.lease_is_over(active) => return Begin::Yes,
+        // The lease may still stand: the store applied the claim later than it was sent. Then others have it at once.
+        Stop::No => Some(OutcomeKind::Release { started: false }),
+        // Another lease of this job exists.
+        Stop::Lost => None,
+    };
+    shared.world.attempts.dropped(job);
+    tracing::warn!(
+        job = %job.lease.job,
+        "its lease ended before its handler could start; this process was stopped, or the store answered late"
+    );
+    Begin::No(outcome)
 }
 
 /// Runs several jobs of one kind together and sends the outcome of each, whatever happens.
