@@ -7,13 +7,14 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::time::Duration;
 use support::{Said, Scene, said};
 use windlass_servers::Redis;
 
 const SECRET: &str = "hunter2";
 
-/// The arguments of the workers that speak of this folder.
-fn workers(folder: &Path) -> Vec<String> {
+/// The command lines of the demo's workers that name this folder.
+fn workers_of(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let line = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
@@ -37,8 +38,13 @@ fn slow_a_demo_keeps_the_password_to_itself() {
     let mut notes = BufReader::new(demo.stderr.take().unwrap());
     let (mut first, mut rest) = (String::new(), String::new());
     notes.read_line(&mut first).unwrap();
-    // It runs: there are as many as were asked for.
-    let workers = workers(&scene.path(""));
+    // A process that was just started has the arguments of its parent for a moment.
+    let mut workers = workers_of(&scene.path(""));
+    while workers.len() < 2 && demo.try_wait().unwrap().is_none() {
+        // sleeps because: what another process does is waited for.
+        std::thread::park_timeout(Duration::from_millis(5));
+        workers = workers_of(&scene.path(""));
+    }
     notes.read_to_string(&mut rest).unwrap();
     let mut ended = said(demo.wait_with_output().unwrap());
     ended.err = first + &rest;
