@@ -359,7 +359,7 @@ async fn a_worker() {
     let work = async {
         let wait = async |n, options| {
             let ticket = client.enqueue_with(Task { n }, options).await.unwrap();
-            ticket.wait(windlass::core::time::HANG_GUARD).await.unwrap()
+            ticket.wait(HANG_GUARD).await.unwrap()
         };
         assert!(matches!(wait(0, Options::new()).await, Waited::Failed(_)));
         assert_eq!(wait(1, Options::new()).await, Waited::Succeeded(()));
