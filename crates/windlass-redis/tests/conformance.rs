@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use windlass_conformance::{Factory, Opened, TestClock, exercise};
 use windlass_core::random::StrongRandom;
 use windlass_core::store::Store;
-use windlass_core::time::{Timestamp, VirtualClock};
+use windlass_core::time::{HANG_GUARD, Timestamp, VirtualClock};
 use windlass_redis::{Options, RedisStore};
 use windlass_servers::Redis;
 
@@ -25,7 +25,9 @@ fn open(url: &str, clock: &Arc<VirtualClock>, seed: u64) -> Arc<dyn Store> {
 #[async_trait::async_trait]
 impl Factory for Single {
     async fn open(&self) -> Opened {
-        let url = format!("{}?prefix=suite-{}", SERVER.url(), STORES.fetch_add(1, Ordering::Relaxed));
+        // The cases do not test time limits, and the machine may be loaded.
+        let (n, ms) = (STORES.fetch_add(1, Ordering::Relaxed), HANG_GUARD.as_millis());
+        let url = format!("{}?prefix=suite-{n}&timeout_ms={ms}&connect_timeout_ms={ms}", SERVER.url());
         let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_700_000_000_000)));
         let store = open(&url, &clock, 7);
         Opened { store, clock: TestClock::Virtual(clock), keep: Some(Box::new(url)) }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use windlass_conformance::{Case, Ctx, Factory, Opened, TestClock, all_cases};
 use windlass_core::random::StrongRandom;
 use windlass_core::store::Store;
-use windlass_core::time::{Timestamp, VirtualClock};
+use windlass_core::time::{HANG_GUARD, Timestamp, VirtualClock};
 use windlass_redis::link::Script;
 use windlass_redis::{Options, RedisStore};
 
@@ -34,9 +34,9 @@ impl On {
 impl Factory for On {
     async fn open(&self) -> Opened {
         static STORES: AtomicU64 = AtomicU64::new(0);
-        // Heavy cases share two cores with all servers of the set: that one of them is slow is none of their business.
-        let n = STORES.fetch_add(1, Ordering::Relaxed);
-        let url = format!("{}?prefix=suite-{n}&timeout_ms=30000", self.url);
+        // The cases do not test time limits, and the machine may be loaded.
+        let (n, ms) = (STORES.fetch_add(1, Ordering::Relaxed), HANG_GUARD.as_millis());
+        let url = format!("{}?prefix=suite-{n}&timeout_ms={ms}&connect_timeout_ms={ms}", self.url);
         let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_700_000_000_000)));
         let store = self.store(&url, &clock, 7);
         Opened { store, clock: TestClock::Virtual(clock), keep: Some(Box::new(url)) }
