@@ -73,7 +73,7 @@ fn stops_first(mut happened: Vec<Happened>) -> Vec<Happened> {
 }
 
 /// What a run has left undone whose history may have been cut off half-way: nodes that may start and have not, instances of
-/// a matrix, its end.
+/// a matrix, a matrix that gives up, its end.
 pub fn resume(
     graph: &Graph,
     progress: &mut Progress,
@@ -88,8 +88,8 @@ pub fn resume(
         let progress = &step.progress.nodes[node];
         if progress.left == 0 && !progress.has_begun() {
             step.open.push_back(node);
-        } else if progress.outcome.is_none() && progress.started < progress.instances.len() {
-            step.start_instances(node);
+        } else if progress.outcome.is_none() {
+            step.resume_in(node);
         }
     }
     step.go_on();
@@ -191,6 +191,12 @@ impl Step<'_> {
         } else {
             self.start_instances(node);
         }
+    }
+
+    /// What the last end of an instance was to cause, if its decision was cut off behind it.
+    fn resume_in(&mut self, node: usize) {
+        let failed = self.progress.nodes[node].instances.iter().any(|one| one.outcome == Some(Outcome::Failed));
+        self.go_on_in(node, if failed { Outcome::Failed } else { Outcome::Succeeded });
     }
 
     fn go_on(&mut self) {

@@ -1,6 +1,7 @@
 //! The engine: claims runs, thinks about them, commits what follows.
 
 use super::cache::Cache;
+use super::lost::lost_ends;
 use super::message::happened;
 use super::mind::Mind;
 use super::{decode_definition, decode_input, graph_kind};
@@ -220,7 +221,9 @@ impl Engine {
         if mind.history_len != claimed.history_len {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
-        let thought = mind.think(claimed.inbox.iter().cloned().filter_map(happened).collect(), now, &self.ids)?;
+        let mut happened: Vec<_> = claimed.inbox.iter().cloned().filter_map(happened).collect();
+        happened.extend(lost_ends(self.store.as_ref(), claimed, &mut mind).await?);
+        let thought = mind.think(happened, now, &self.ids)?;
         for setting in thought.settings {
             // Once is enough: whoever changes it later means it.
             if !self.told.contains(&setting) {

@@ -52,7 +52,7 @@ pub(super) fn happened(item: RunItem) -> Option<Happened> {
     }
 }
 
-fn job_ended(end: JobEnd) -> Happened {
+pub(super) fn job_ended(end: JobEnd) -> Happened {
     let JobEnd { job, state, error, outputs, .. } = end;
     let (outcome, error) = match state {
         Some(State::Succeeded) => (Outcome::Succeeded, None),

@@ -4,6 +4,7 @@ use super::job::{Making, Start};
 use super::{decode_entry, encode_entry};
 use bytes::Bytes;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume};
@@ -13,7 +14,7 @@ use windlass_core::store::{RunState, RunStep, Setting};
 use windlass_core::time::Timestamp;
 
 /// The most jobs that one step starts or cancels: a step is everybody's time.
-const JOBS_MAX: usize = 500;
+pub(super) const JOBS_MAX: usize = 500;
 /// The most entries of one step.
 const ENTRIES_MAX: usize = 2_000;
 
@@ -29,6 +30,8 @@ pub(super) struct Mind {
     since: Option<Timestamp>,
     /// Whoever wrote the last of its history may have had more to say.
     unsure: bool,
+    /// True until its open jobs were looked up in the store. Only a state that was rebuilt from history needs it.
+    pub(super) jobs_unchecked: bool,
 }
 
 /// What follows.
@@ -44,11 +47,12 @@ impl Mind {
     /// Of a run that has not begun.
     pub(super) fn new(run: RunId, graph: Arc<Graph>, inputs: Arc<Value>) -> Self {
         let progress = Progress::new(&graph);
-        Self { run, graph, inputs, progress, history_len: 0, since: None, unsure: false }
+        Self { run, graph, inputs, progress, history_len: 0, since: None, unsure: false, jobs_unchecked: false }
     }
 
     /// Takes entries of the history in.
     pub(super) fn learn(&mut self, entries: &[Bytes]) -> Result<()> {
+        self.jobs_unchecked |= self.history_len == 0;
         for entry in entries {
             let (at, event) = decode_entry(entry)?;
             self.note(at, &event);
@@ -106,7 +110,7 @@ impl Mind {
             }
         }
         let steps = drafts.steps(self);
-        self.history_len += drafts.entries.len() as u64;
+        self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
         Ok(Thought { steps, settings: drafts.settings })
     }
 
@@ -122,6 +126,7 @@ impl Mind {
                         Some(job)
                     }
                     Err(error) => {
+                        drafts.unmade.insert((node, instance), drafts.units.len());
                         let error = Some(format!("its job could not be made: {error}"));
                         let end = End { outcome: Outcome::Failed, error, outputs: Default::default() };
                         failed.push(Happened::JobEnded { job, end });
@@ -139,7 +144,7 @@ impl Mind {
                 }
                 _ => None,
             };
-            drafts.entries.push((Bytes::from(encode_entry(now, &event)?), job));
+            drafts.push(&event, Bytes::from(encode_entry(now, &event)?), job);
         }
         Ok(failed)
     }
@@ -166,22 +171,44 @@ impl Mind {
 /// What is to be committed.
 #[derive(Debug, Default)]
 struct Drafts {
-    entries: Vec<(Bytes, Option<NewJob>)>,
+    units: Vec<Unit>,
+    /// The units of instances that were started and whose job cannot be made, by node and instance.
+    unmade: HashMap<(usize, usize), usize>,
     cancels: Vec<JobId>,
     settings: Vec<Setting>,
 }
 
+/// History entries that one commit contains together, and the job that they start.
+#[derive(Debug)]
+struct Unit {
+    entries: Vec<Bytes>,
+    job: Option<NewJob>,
+}
+
 impl Drafts {
+    /// Adds an event. The end of an instance whose job cannot be made goes next to its start: between two commits the engine may
+    /// die, and an instance that is started, not ended and without a job would never end.
+    fn push(&mut self, event: &Event, entry: Bytes, job: Option<NewJob>) {
+        let start = match event {
+            Event::Ended { node, instance, .. } => self.unmade.remove(&(*node, *instance)),
+            _ => None,
+        };
+        match start.and_then(|start| self.units.get_mut(start)) {
+            Some(unit) => unit.entries.push(entry),
+            None => self.units.push(Unit { entries: vec![entry], job }),
+        }
+    }
+
     /// As steps that are not too large. The last one says where the run stands; there always is one.
     fn steps(&mut self, mind: &Mind) -> Vec<RunStep> {
         let mut steps = Vec::new();
         let mut step = RunStep::nothing();
-        for (entry, job) in &mut self.entries {
-            if step.jobs.len() >= JOBS_MAX || step.history.len() >= ENTRIES_MAX {
+        for unit in std::mem::take(&mut self.units) {
+            if step.jobs.len() >= JOBS_MAX || step.history.len() + unit.entries.len() > ENTRIES_MAX {
                 steps.push(std::mem::replace(&mut step, RunStep::nothing()));
             }
-            step.history.push(entry.clone());
-            step.jobs.extend(job.take());
+            step.history.extend(unit.entries);
+            step.jobs.extend(unit.job);
         }
         for cancels in self.cancels.chunks(JOBS_MAX) {
             if !step.cancel.is_empty() {

@@ -8,6 +8,7 @@ mod client;
 mod engine;
 mod flow;
 mod job;
+mod lost;
 mod message;
 mod mind;
 mod needs;
