@@ -1,4 +1,5 @@
-//! Runs that an engine has to recover: decisions of several commits, and jobs that are not in the store.
+//! Runs that an engine has to recover: decisions of several commits, jobs that are not in the store, ids that are used
+//! again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
@@ -7,14 +8,16 @@ mod support;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::{Running, faulty, memory};
 use windlass::core::graph::{Graph, Outcome};
 use windlass::core::id::{JobId, RunId};
 use windlass::core::job::Job as StoredJob;
 use windlass::core::memory::MemoryStore;
 use windlass::core::random::StrongRandom;
-use windlass::core::store::{Change, ChangeOp, NewRun, RunCreated, RunMessage, RunState, Store, Wrap, Wrapped};
+use windlass::core::store::{
+    Change, ChangeOp, NewRun, RunCommit, RunCommitted, RunCreated, RunMessage, RunState, Store, Wrap, Wrapped,
+};
 use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::graph::yaml;
 use windlass::runs::{Engine, NewGraphRun, RunStatus, Runs};
@@ -202,4 +205,89 @@ async fn a_job_that_ends_and_is_removed_during_the_check_keeps_its_outcome() {
     settle(&meanwhile).await;
     let seen = status(&store, run).await;
     assert_eq!((seen.run.state, seen.progress.nodes[0].outcome), (RunState::Succeeded, Some(Outcome::Succeeded)));
+}
+
+const LINE: &str = "
+jobs:
+  a: { kind: say }
+  b: { needs: a, kind: say }
+  c: { needs: b, kind: say }
+";
+
+/// Starts a run under an id of which an earlier run is cancelled and removed, if there is one.
+async fn start_anew(store: &Arc<dyn Store>, id: RunId) {
+    let runs = Runs::new(Arc::clone(store));
+    if runs.status(id).await.unwrap().is_some() {
+        runs.cancel(id, "once more").await.unwrap();
+        store.remove_runs(vec![id]).await.unwrap().remove(0).unwrap();
+    }
+    runs.start(NewGraphRun::new(graph(LINE)).id(id)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_engine_does_not_take_a_new_run_for_an_earlier_one_of_the_same_id() {
+    let (store, _) = on_virtual_clock();
+    let id = RunId::named("nightly");
+    let [mut one, mut other] = [(); 2].map(|()| Engine::new(Arc::clone(&store)).unwrap());
+    start_anew(&store, id).await;
+    work_until(&store, id, 1).await;
+    one.settle().await.unwrap();
+    start_anew(&store, id).await;
+    work_until(&store, id, 1).await;
+    // Now both runs have a history of the same length, and the first engine has cached the earlier one.
+    other.settle().await.unwrap();
+    work_until(&store, id, 1).await;
+    one.settle().await.unwrap();
+    let seen = status(&store, id).await;
+    assert_eq!(seen.run.summary, "2 of 3 done");
+    assert_eq!(seen.progress.nodes[2].running(), 1, "the end of b starts c");
+}
+
+#[tokio::test]
+async fn a_status_does_not_go_on_with_a_later_run_of_the_same_id() {
+    let (store, clock) = on_virtual_clock();
+    let id = RunId::named("nightly");
+    start_anew(&store, id).await;
+    let mut seen = status(&store, id).await;
+    assert_eq!(seen.refresh(store.as_ref()).await.unwrap().map(|new| new.len()), Some(0));
+    clock.advance_ms(1);
+    start_anew(&store, id).await;
+    work_until(&store, id, 1).await;
+    settle(&store).await;
+    assert_eq!(seen.refresh(store.as_ref()).await.unwrap(), None, "the run that was read is gone");
+}
+
+/// Acknowledges commits and makes none while its flag is set, as a primary does whose last changes are lost in a failover.
+struct LosesCommits(Arc<dyn Store>, AtomicBool);
+
+#[async_trait::async_trait]
+impl Wrap for LosesCommits {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn commit_runs(&self, commits: Vec<RunCommit>) -> windlass::Result<Vec<windlass::Result<RunCommitted>>> {
+        if !self.1.load(Ordering::Relaxed) {
+            return self.0.commit_runs(commits).await;
+        }
+        let made = |commit: RunCommit| commit.history_len + commit.step.history.len() as u64;
+        Ok(commits.into_iter().map(|commit| Ok(RunCommitted { history_len: made(commit), repeated: false })).collect())
+    }
+}
+
+#[tokio::test]
+async fn an_engine_whose_commit_was_lost_by_a_failover_takes_in_the_ends_of_later_jobs() {
+    let (store, clock) = on_virtual_clock();
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph(LINE))).await.unwrap();
+    work_until(&store, run, 1).await;
+    let losing = Arc::new(Wrapped(LosesCommits(Arc::clone(&store), AtomicBool::new(true))));
+    let mut one = Engine::new(Arc::<Wrapped<LosesCommits>>::clone(&losing)).unwrap();
+    one.settle().await.unwrap();
+    losing.1.store(false, Ordering::Relaxed);
+    clock.advance_ms(60_000);
+    settle(&store).await;
+    work_until(&store, run, 1).await;
+    one.settle().await.unwrap();
+    assert_eq!(status(&store, run).await.run.summary, "2 of 3 done");
 }

@@ -28,6 +28,7 @@ cases!("run_edges":
     a_heavy_inbox_is_handed_out_in_parts,
     hundreds_of_runs_are_committed_at_once,
     steps_of_one_call_see_each_other,
+    a_run_created_again_under_its_id_has_another_number,
     names_and_texts_come_back_as_they_were,
 );
 
@@ -252,6 +253,23 @@ async fn steps_of_one_call_see_each_other(ctx: Ctx) {
     assert_eq!(read(&ctx, one).await.history, [entry("begun"), entry("a"), entry("b")]);
     assert_eq!(read(&ctx, two).await.run.inbox_len, 0, "it has handled the message of the same call");
     assert_eq!(inbox_jobs(&claim_run(&ctx).await), [job.id]);
+}
+
+async fn a_run_created_again_under_its_id_has_another_number(ctx: Ctx) {
+    let mut run = new_run(&ctx, "build");
+    run.step.wake = Some(Due::Now);
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
+        let first = claim_run(&ctx).await;
+        commit(&ctx, &first, RunStep { wake: Some(Due::Now), ..step(&["a"]) }).await.unwrap();
+        let claimed = claim_run(&ctx).await;
+        assert_eq!(claimed.number, first.number, "it stays the same run");
+        commit(&ctx, &claimed, RunStep { state: RunState::Succeeded, ..step(&["end"]) }).await.unwrap();
+        ctx.store.remove_runs(vec![run.id]).await.unwrap().remove(0).unwrap();
+        numbers.push(claimed.number);
+    }
+    assert!(numbers.is_sorted_by(|earlier, later| earlier < later), "{numbers:?}");
 }
 
 async fn names_and_texts_come_back_as_they_were(ctx: Ctx) {

@@ -285,6 +285,8 @@ pub struct ClaimedRun {
     pub name: String,
     /// Tells definitions apart: an engine that knows it need not read it again.
     pub definition_hash: [u8; 16],
+    /// The number of the run in its store. A run that is created again under the same id has another one.
+    pub number: u64,
     /// When it was created.
     pub created_at: Timestamp,
     /// Entries of its history.

@@ -299,8 +299,8 @@ impl Engine {
         let mut reads = Vec::new();
         for claimed in runs {
             let run = claimed.lease.run;
-            match self.cache.take(run) {
-                Some(mind) if mind.history_len == claimed.history_len => drop(minds.insert(run, Ok(mind))),
+            match self.cache.take(run).filter(|mind| mind.precedes(claimed)) {
+                Some(mind) if mind.is_current(claimed) => drop(minds.insert(run, Ok(mind))),
                 Some(mind) if mind.history_len < claimed.history_len => {
                     reads.push((read(claimed, mind.history_len), claimed, Some(mind)));
                 }
@@ -347,7 +347,7 @@ impl Engine {
                     }
                 };
                 let inputs = decode_input(&view.input.unwrap_or_default())?;
-                Mind::new(run, graph, Arc::new(inputs))
+                Mind::of(claimed, graph, Arc::new(inputs))
             }
         };
         let mut entries = view.history;

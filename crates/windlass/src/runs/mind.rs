@@ -10,7 +10,7 @@ use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::{Due, NewJob};
-use windlass_core::store::{RunState, RunStep, Setting};
+use windlass_core::store::{ClaimedRun, RunItem, RunState, RunStep, Setting};
 use windlass_core::time::Timestamp;
 
 /// The most jobs that one step starts or cancels: a step is everybody's time.
@@ -32,6 +32,8 @@ pub(super) struct Mind {
     unsure: bool,
     /// True until its open jobs were looked up in the store. Only a state that was rebuilt from history needs it.
     pub(super) jobs_unchecked: bool,
+    /// The number of the run in its store and the time of its creation: another run may have had its id before.
+    created: Option<(u64, Timestamp)>,
 }
 
 /// What follows.
@@ -47,7 +49,38 @@ impl Mind {
     /// Of a run that has not begun.
     pub(super) fn new(run: RunId, graph: Arc<Graph>, inputs: Arc<Value>) -> Self {
         let progress = Progress::new(&graph);
-        Self { run, graph, inputs, progress, history_len: 0, since: None, unsure: false, jobs_unchecked: false }
+        Self {
+            run,
+            graph,
+            inputs,
+            progress,
+            history_len: 0,
+            since: None,
+            unsure: false,
+            jobs_unchecked: false,
+            created: None,
+        }
+    }
+
+    /// Of the run that was claimed, before its first entry.
+    pub(super) fn of(claimed: &ClaimedRun, graph: Arc<Graph>, inputs: Arc<Value>) -> Self {
+        let created = Some((claimed.number, claimed.created_at));
+        Self { created, ..Self::new(claimed.lease.run, graph, inputs) }
+    }
+
+    /// Whether the history of the claimed run begins with what this state was made of.
+    pub(super) fn precedes(&self, claimed: &ClaimedRun) -> bool {
+        self.created == Some((claimed.number, claimed.created_at)) && self.history_len <= claimed.history_len
+    }
+
+    /// Whether this is the state of the claimed run. A commit that a store acknowledged and lost in a failover leaves a history of
+    /// the same length with other jobs, and the ends of those must not be dropped as unknown.
+    pub(super) fn is_current(&self, claimed: &ClaimedRun) -> bool {
+        let has_job = |item: &RunItem| match item {
+            RunItem::JobEnded(end) => self.progress.place_of(end.job).is_some(),
+            RunItem::Message { .. } => true,
+        };
+        self.history_len == claimed.history_len && claimed.inbox.iter().all(has_job)
     }
 
     /// Takes entries of the history in.

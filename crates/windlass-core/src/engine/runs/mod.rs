@@ -317,6 +317,7 @@ impl<T: Tables> Step<'_, T> {
             kind: row.kind,
             name: row.name.as_ref().to_owned(),
             definition_hash: row.definition_hash,
+            number: row.seq,
             created_at: row.created_at,
             history_len: row.history_len,
             inbox,
