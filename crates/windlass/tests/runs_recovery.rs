@@ -291,3 +291,37 @@ async fn an_engine_whose_commit_was_lost_by_a_failover_takes_in_the_ends_of_late
     one.settle().await.unwrap();
     assert_eq!(status(&store, run).await.run.summary, "2 of 3 done");
 }
+
+#[tokio::test]
+async fn a_matrix_that_gives_up_cancels_the_job_that_the_same_step_started() {
+    let (store, _) = memory();
+    let text = "
+jobs:
+  each:
+    strategy: { matrix: { text: [good, fail, third, last] }, max-parallel: 2, fail-fast: true }
+    kind: say
+    with: { text: '${{ matrix.text }}' }
+";
+    let run = Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph(text))).await.unwrap();
+    // One claim hands out both ends: the first starts the third instance, the second gives it up.
+    work_until(&store, run, 2).await;
+    settle(&store).await;
+    assert_eq!(store.queues().await.unwrap()[0].counts.ready, 0);
+    assert_eq!(status(&store, run).await.run.state, RunState::Failed);
+}
+
+#[tokio::test]
+async fn a_matrix_of_which_a_job_cannot_be_made_gives_up_the_others() {
+    let (store, _) = memory();
+    let text = "
+jobs:
+  each:
+    strategy: { matrix: { label: [gpu, '', arm] }, fail-fast: true }
+    kind: say
+    labels: ['${{ matrix.label }}']
+";
+    let run = Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph(text))).await.unwrap();
+    assert_eq!(store.queues().await.unwrap()[0].counts.ready, 0);
+    settle(&store).await;
+    assert_eq!(status(&store, run).await.run.state, RunState::Failed);
+}

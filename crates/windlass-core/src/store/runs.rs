@@ -157,7 +157,7 @@ pub struct RunStep {
     /// Jobs of the run to enqueue, all or none. They name the run, and have neither a dedup key nor an id of their own
     /// choosing. A queue's maximum length does not count for them: it holds off new work, and this is work that has begun.
     pub jobs: Vec<NewJob>,
-    /// Jobs of the run to cancel; those that have ended are left alone.
+    /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
     pub cancel: Vec<JobId>,
     /// Messages to other runs; those that are not there or have ended get none.
     pub messages: Vec<RunMessage>,
