@@ -1,5 +1,5 @@
 //! Runs that an engine has to recover: decisions of several commits, jobs that are not in the store, ids that are used
-//! again.
+//! again, late engines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
@@ -16,7 +16,8 @@ use windlass::core::job::Job as StoredJob;
 use windlass::core::memory::MemoryStore;
 use windlass::core::random::StrongRandom;
 use windlass::core::store::{
-    Change, ChangeOp, NewRun, RunCommit, RunCommitted, RunCreated, RunMessage, RunState, Store, Wrap, Wrapped,
+    Change, ChangeOp, INBOX_ITEMS_MAX, NewRun, RunCommit, RunCommitted, RunCreated, RunMessage, RunState, Store, Wrap,
+    Wrapped,
 };
 use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::graph::yaml;
@@ -324,4 +325,62 @@ jobs:
     assert_eq!(store.queues().await.unwrap()[0].counts.ready, 0);
     settle(&store).await;
     assert_eq!(status(&store, run).await.run.state, RunState::Failed);
+}
+
+const HOUR: u64 = 3_600_000;
+
+#[tokio::test]
+async fn a_run_whose_jobs_ended_in_time_has_not_timed_out_when_its_engine_is_late() {
+    let (store, clock) = on_virtual_clock();
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph("timeout: 1h\njobs: { a: { kind: say } }"))).await.unwrap();
+    clock.advance_ms(HOUR);
+    work_until(&store, run, 1).await;
+    clock.advance_ms(HOUR);
+    settle(&store).await;
+    let seen = status(&store, run).await;
+    assert_eq!((seen.run.state, seen.progress.timed_out), (RunState::Succeeded, false));
+}
+
+#[tokio::test]
+async fn a_run_whose_last_job_ended_too_late_has_timed_out() {
+    let (store, clock) = on_virtual_clock();
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph("timeout: 1h\njobs: { a: { kind: say } }"))).await.unwrap();
+    clock.advance_ms(HOUR + 1);
+    work_until(&store, run, 1).await;
+    settle(&store).await;
+    let seen = status(&store, run).await;
+    assert_eq!((seen.run.state, seen.progress.timed_out), (RunState::Failed, true));
+    assert_eq!(seen.progress.nodes[0].outcome, Some(Outcome::Succeeded), "its job succeeded all the same");
+}
+
+#[tokio::test]
+async fn a_run_that_has_timed_out_starts_nothing_after_a_job_that_ended_in_time() {
+    let (store, clock) = on_virtual_clock();
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph(&format!("timeout: 1h{LINE}")))).await.unwrap();
+    work_until(&store, run, 1).await;
+    clock.advance_ms(2 * HOUR);
+    settle(&store).await;
+    let seen = status(&store, run).await;
+    assert_eq!((seen.run.state, seen.progress.timed_out), (RunState::Failed, true));
+    assert_eq!(seen.progress.nodes[0].outcome, Some(Outcome::Succeeded));
+    assert!(seen.progress.nodes[1].instances.is_empty(), "b was not started");
+}
+
+#[tokio::test]
+async fn more_ends_in_time_than_one_claim_hands_out_are_all_counted() {
+    let (store, clock) = on_virtual_clock();
+    let mut text = "timeout: 1h\njobs:\n".to_owned();
+    for n in 0..=INBOX_ITEMS_MAX {
+        text.push_str(&format!("  n{n}: {{ kind: say }}\n"));
+    }
+    let run = Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph(&text))).await.unwrap();
+    settle(&store).await;
+    work_until(&store, run, INBOX_ITEMS_MAX as u64 + 1).await;
+    clock.advance_ms(2 * HOUR);
+    settle(&store).await;
+    let seen = status(&store, run).await;
+    assert_eq!((seen.run.state, seen.progress.timed_out), (RunState::Succeeded, false));
 }

@@ -310,7 +310,17 @@ proptest! {
         for turn in &turns {
             let Some(happened) = world.happened(turn) else { continue };
             let before = world.history.len();
+            let settled = matches!(happened, Happened::JobEnded { .. }).then(|| {
+                let mut progress = world.progress.clone();
+                settle(&world.graph, &mut progress, &world.inputs, [happened.clone()]);
+                assert_eq!(progress.running_jobs().find(|job| !world.jobs.contains(job)), None, "settling started a job");
+                resume(&world.graph, &mut progress, &world.inputs, &mut other_job);
+                progress
+            });
             world.advance(vec![happened.clone()], &mut new_job);
+            if let Some(settled) = settled {
+                prop_assert_eq!(without_ids(&settled), without_ids(&world.progress));
+            }
             for kept in before..world.history.len() {
                 // A rerun that was committed is not made once more.
                 let again = Some(happened.clone()).filter(|what| kept == before || !matches!(what, Happened::Rerun { .. }));

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::message::Message;
-use super::mind::{Mind, Thought};
+use super::mind::{Inbox, Mind, Thought};
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
@@ -128,7 +128,7 @@ impl Runs {
         let name = run.graph.name.clone();
         let timeout_ms = run.graph.timeout_ms;
         let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
-        let Thought { mut steps, settings } = mind.think(Vec::new(), now, &self.ids)?;
+        let Thought { mut steps, settings } = mind.think(Inbox::default(), now, &self.ids)?;
         let more = steps.len() > 1;
         let mut step = steps.swap_remove(0);
         // The engines do the rest, if it is too much for one step.

@@ -1,9 +1,9 @@
 //! The engine: claims runs, thinks about them, commits what follows.
 
 use super::cache::Cache;
-use super::lost::lost_ends;
+use super::lost::{has_whole_inbox, lost_ends};
 use super::message::happened;
-use super::mind::Mind;
+use super::mind::{Inbox, Mind};
 use super::{decode_definition, decode_input, graph_kind};
 use std::collections::HashMap;
 use std::fmt;
@@ -221,9 +221,10 @@ impl Engine {
         if mind.history_len != claimed.history_len {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
-        let mut happened: Vec<_> = claimed.inbox.iter().cloned().filter_map(happened).collect();
-        happened.extend(lost_ends(self.store.as_ref(), claimed, &mut mind).await?);
-        let thought = mind.think(happened, now, &self.ids)?;
+        let mut items: Vec<_> = claimed.inbox.iter().cloned().filter_map(happened).collect();
+        items.extend(lost_ends(self.store.as_ref(), claimed, &mut mind, now).await?);
+        let has_more = mind.is_late(now) && !has_whole_inbox(self.store.as_ref(), claimed).await?;
+        let thought = mind.think(Inbox { items, has_more }, now, &self.ids)?;
         for setting in thought.settings {
             // Once is enough: whoever changes it later means it.
             if !self.told.contains(&setting) {

@@ -3,7 +3,7 @@
 //! No step of this version leaves such a run. Earlier versions could, and so can damage to an inbox. Nothing else would ever end
 //! these instances, so an engine looks for their jobs when it has rebuilt a run from its history.
 
-use super::message::job_ended;
+use super::message::{Occurred, job_ended};
 use super::mind::{JOBS_MAX, Mind};
 use std::collections::HashSet;
 use windlass_core::Result;
@@ -17,7 +17,12 @@ use windlass_core::time::Timestamp;
 const JOBS_READ: usize = 100;
 
 /// The ends of a claimed run's jobs that its inbox does not have.
-pub(super) async fn lost_ends(store: &dyn Store, claimed: &ClaimedRun, mind: &mut Mind) -> Result<Vec<Happened>> {
+pub(super) async fn lost_ends(
+    store: &dyn Store,
+    claimed: &ClaimedRun,
+    mind: &mut Mind,
+    now: Timestamp,
+) -> Result<Vec<Occurred>> {
     let ended: HashSet<JobId> = claimed.inbox.iter().filter_map(ended_job).collect();
     // A short run that goes on has not lost anything: only decisions of several commits could leave a job out.
     if !mind.jobs_unchecked || !ended.is_empty() && mind.history_len <= JOBS_MAX as u64 {
@@ -27,7 +32,7 @@ pub(super) async fn lost_ends(store: &dyn Store, claimed: &ClaimedRun, mind: &mu
     let mut lost = Vec::new();
     for ids in open.chunks(JOBS_READ) {
         let jobs = store.get(ids.to_vec()).await?;
-        lost.extend(ids.iter().zip(jobs).filter_map(|(id, job)| lost_end(mind.run, *id, job)));
+        lost.extend(ids.iter().zip(jobs).filter_map(|(id, job)| lost_end(mind.run, *id, job, now)));
     }
     // A job may have ended after the claim, and may be removed already: then its end is in the inbox by now, and the next claim
     // hands it out.
@@ -46,24 +51,21 @@ fn ended_job(item: &RunItem) -> Option<JobId> {
 }
 
 /// Whether the claim handed out everything that is in the inbox now.
-async fn has_whole_inbox(store: &dyn Store, claimed: &ClaimedRun) -> Result<bool> {
+pub(super) async fn has_whole_inbox(store: &dyn Store, claimed: &ClaimedRun) -> Result<bool> {
     let view = store.read_runs(vec![RunRead::brief(claimed.lease.run)]).await?.pop().flatten();
     Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox.len() as u64))
 }
 
 /// How an open instance has ended whose job is `stored`; `None` when the job will end by itself.
-fn lost_end(run: RunId, id: JobId, stored: Option<Job>) -> Option<Happened> {
+fn lost_end(run: RunId, id: JobId, stored: Option<Job>, now: Timestamp) -> Option<Occurred> {
     let Some(job) = stored.filter(|job| job.spec.run == Some(run) || job.quarantined.is_some()) else {
         let error = Some("its job is not in the store".to_owned());
-        return Some(Happened::JobEnded {
-            job: id,
-            end: End { outcome: Outcome::Failed, error, outputs: Default::default() },
-        });
+        let end = End { outcome: Outcome::Failed, error, outputs: Default::default() };
+        return Some((now, Happened::JobEnded { job: id, end }));
     };
     let Job { state, attempt, claimed_at, finished_at, mut failures, outputs, .. } = job;
     let error = failures.pop().map(|failure| failure.message);
-    let at = finished_at.unwrap_or(Timestamp::from_ms(0));
-    state
-        .is_terminal()
-        .then(|| job_ended(JobEnd { job: id, state: Some(state), attempt, claimed_at, at, error, outputs }))
+    let at = finished_at.unwrap_or(now);
+    let end = || JobEnd { job: id, state: Some(state), attempt, claimed_at, at, error, outputs };
+    state.is_terminal().then(|| job_ended(end()))
 }

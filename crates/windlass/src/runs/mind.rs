@@ -1,13 +1,14 @@
 //! What an engine knows of a run, and what follows from what has happened to it.
 
 use super::job::{Making, Start};
+use super::message::Occurred;
 use super::{decode_entry, encode_entry};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::Result;
-use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume};
+use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume, settle};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::{Due, NewJob};
 use windlass_core::store::{ClaimedRun, RunItem, RunState, RunStep, Setting};
@@ -34,6 +35,15 @@ pub(super) struct Mind {
     pub(super) jobs_unchecked: bool,
     /// The number of the run in its store and the time of its creation: another run may have had its id before.
     created: Option<(u64, Timestamp)>,
+}
+
+/// What has happened to a run since its last step.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// In the order in which it happened.
+    pub(super) items: Vec<Occurred>,
+    /// The next claim may hand out more that happened before now.
+    pub(super) has_more: bool,
 }
 
 /// What follows.
@@ -109,29 +119,25 @@ impl Mind {
         Some(self.since?.plus_ms(timeout))
     }
 
+    /// Whether its time has run out.
+    pub(super) fn is_late(&self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+
     /// What follows. The mind is then that of a run for which all of it was committed.
-    pub(super) fn think(&mut self, happened: Vec<Happened>, now: Timestamp, ids: &Ids) -> Result<Thought> {
-        let mut happened = happened;
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
-            happened.push(Happened::TimedOut);
-        }
+    pub(super) fn think(&mut self, inbox: Inbox, now: Timestamp, ids: &Ids) -> Result<Thought> {
         let mut drafts = Drafts::default();
-        if std::mem::take(&mut self.unsure) {
-            if self.progress.is_stopping() {
-                drafts.cancels.extend(self.progress.running_jobs());
-            }
-            for node in self.progress.nodes.iter().filter(|node| node.stopping) {
-                drafts
-                    .cancels
-                    .extend(node.instances.iter().filter(|one| one.outcome.is_none()).filter_map(|one| one.job));
-            }
-            // Whatever was about to start stays where it is when the run is to stop.
-            let stops = |one: &Happened| matches!(one, Happened::Cancel { .. } | Happened::TimedOut);
-            if !happened.iter().any(stops) {
-                let mut new_job = || ids.next();
-                let events = resume(&self.graph, &mut self.progress, &self.inputs, &mut new_job);
-                happened.extend(self.draft(events, now, &mut drafts)?);
-            }
+        let unsure = std::mem::take(&mut self.unsure);
+        if unsure {
+            drafts.cancels.extend(self.unwanted_jobs());
+        }
+        let mut happened = self.judge_deadline(inbox, now, &mut drafts)?;
+        // Whatever was about to start stays where it is when the run is to stop.
+        let stops = |one: &Happened| matches!(one, Happened::Cancel { .. } | Happened::TimedOut);
+        if unsure && !self.unsure && !happened.iter().any(stops) {
+            let mut new_job = || ids.next();
+            let events = resume(&self.graph, &mut self.progress, &self.inputs, &mut new_job);
+            happened.extend(self.draft(events, now, &mut drafts)?);
         }
         // A job that cannot be made has failed, and that is something that has happened.
         loop {
@@ -145,6 +151,38 @@ impl Mind {
         let steps = drafts.steps(self);
         self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
         Ok(Thought { steps, settings: drafts.settings })
+    }
+
+    /// What is to be decided of an inbox, and whether the run has timed out. Ends before the deadline are taken in here: a run that
+    /// they finish has not timed out, however late its engine is. Nothing starts after the deadline.
+    fn judge_deadline(&mut self, inbox: Inbox, now: Timestamp, drafts: &mut Drafts) -> Result<Vec<Happened>> {
+        let Inbox { items, has_more } = inbox;
+        let Some(deadline) = self.deadline().filter(|deadline| *deadline <= now) else {
+            return Ok(items.into_iter().map(|(_, what)| what).collect());
+        };
+        let more_in_time = has_more && items.iter().all(|(at, _)| *at <= deadline);
+        let in_time = |(at, what): &Occurred| *at <= deadline && matches!(what, Happened::JobEnded { .. });
+        let (ends, others): (Vec<Occurred>, Vec<Occurred>) = items.into_iter().partition(in_time);
+        let ends = ends.into_iter().map(|(_, what)| what);
+        let events = settle(&self.graph, &mut self.progress, &self.inputs, ends);
+        // No job starts, so none fails to be made.
+        self.draft(events, now, drafts)?;
+        let mut happened: Vec<Happened> = others.into_iter().map(|(_, what)| what).collect();
+        if self.progress.result.is_none() && !more_in_time {
+            happened.push(Happened::TimedOut);
+        }
+        // The next claim hands out more ends before the deadline, and then the run has ended or timed out.
+        self.unsure = self.progress.result.is_none() && more_in_time;
+        Ok(happened)
+    }
+
+    /// Jobs that were to be cancelled by a decision that may have been cut off.
+    fn unwanted_jobs(&self) -> Vec<JobId> {
+        if self.progress.is_stopping() {
+            return self.progress.running_jobs().collect();
+        }
+        let stopping = self.progress.nodes.iter().filter(|node| node.stopping).flat_map(|node| &node.instances);
+        stopping.filter(|one| one.outcome.is_none()).filter_map(|one| one.job).collect()
     }
 
     /// Writes events down, and makes the jobs that they start. Answers those that cannot be made.
