@@ -1,6 +1,7 @@
 //! The engine: claims runs, thinks about them, commits what follows.
 
 use super::cache::Cache;
+use super::caps::ConfiguredCaps;
 use super::lost::{has_whole_inbox, lost_ends};
 use super::message::happened;
 use super::mind::{Inbox, Mind};
@@ -13,7 +14,7 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Store, WaitFor,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -47,8 +48,8 @@ pub struct Engine {
     cache: Cache,
     poll: Duration,
     lease_ms: u64,
-    /// What the store was told of the groups of workflows.
-    told: Vec<Setting>,
+    /// Caps of groups that this engine has configured.
+    caps: ConfiguredCaps,
 }
 
 impl Engine {
@@ -57,7 +58,15 @@ impl Engine {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
         let id = WorkerId::new(format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
-        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS, told: Vec::new() })
+        Ok(Self {
+            store,
+            id,
+            ids,
+            cache: Cache::default(),
+            poll: POLL,
+            lease_ms: LEASE_MS,
+            caps: ConfiguredCaps::default(),
+        })
     }
 
     /// How long to go without a look, in case a wake-up gets lost; one second when not said.
@@ -225,11 +234,11 @@ impl Engine {
         items.extend(lost_ends(self.store.as_ref(), claimed, &mut mind, now).await?);
         let has_more = mind.is_late(now) && !has_whole_inbox(self.store.as_ref(), claimed).await?;
         let thought = mind.think(Inbox { items, has_more }, now, &self.ids)?;
-        for setting in thought.settings {
+        for cap in thought.caps {
             // Once is enough: whoever changes it later means it.
-            if !self.told.contains(&setting) {
-                self.store.configure(setting.clone()).await?;
-                self.told.push(setting);
+            if !self.caps.contains(&cap) {
+                self.store.configure(cap.setting()).await?;
+                self.caps.insert(cap);
             }
         }
         Ok((mind, thought.steps))

@@ -1,17 +1,18 @@
 //! What an engine knows of a run, and what follows from what has happened to it.
 
+use super::caps::GroupCap;
 use super::job::{Making, Start};
 use super::message::Occurred;
 use super::{decode_entry, encode_entry};
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume, settle};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::{Due, NewJob};
-use windlass_core::store::{ClaimedRun, RunItem, RunState, RunStep, Setting};
+use windlass_core::store::{ClaimedRun, RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 
 /// The most jobs that one step starts or cancels: a step is everybody's time.
@@ -51,8 +52,8 @@ pub(super) struct Inbox {
 pub(super) struct Thought {
     /// In their order; there always is one.
     pub(super) steps: Vec<RunStep>,
-    /// What the store has to know before it is told of the steps.
-    pub(super) settings: Vec<Setting>,
+    /// Caps to configure before the steps are committed.
+    pub(super) caps: BTreeSet<GroupCap>,
 }
 
 impl Mind {
@@ -150,7 +151,7 @@ impl Mind {
         }
         let steps = drafts.steps(self);
         self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
-        Ok(Thought { steps, settings: drafts.settings })
+        Ok(Thought { steps, caps: drafts.caps })
     }
 
     /// What is to be decided of an inbox, and whether the run has timed out. Ends before the deadline are taken in here: a run that
@@ -193,7 +194,7 @@ impl Mind {
             let job = match &event {
                 &Event::Started { node, instance, job } => match self.making().job(Start { node, instance, job }) {
                     Ok(job) => {
-                        drafts.settings.extend(self.making().cap(&job, node));
+                        drafts.caps.extend(self.making().cap(&job, node));
                         Some(job)
                     }
                     Err(error) => {
@@ -246,7 +247,7 @@ struct Drafts {
     /// The units of instances that were started and whose job cannot be made, by node and instance.
     unmade: HashMap<(usize, usize), usize>,
     cancels: Vec<JobId>,
-    settings: Vec<Setting>,
+    caps: BTreeSet<GroupCap>,
 }
 
 /// History entries that one commit contains together, and the job that they start.
