@@ -296,3 +296,48 @@ impl Drafts {
         steps
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::yaml;
+    use std::collections::HashSet;
+    use windlass_core::random::StrongRandom;
+    use windlass_core::time::VirtualClock;
+
+    /// Two nodes and a row of a matrix whose jobs cannot be made, in a graph that takes several commits to start.
+    fn graph() -> Arc<Graph> {
+        let mut text = "inputs: { label: {} }\njobs:\n".to_owned();
+        text.push_str(
+            "  each: { strategy: { matrix: { label: [gpu, '', arm] } }, kind: k, labels: ['${{ matrix.label }}'] }\n",
+        );
+        for n in 0..1_200 {
+            let label = if n % 700 == 3 { "labels: ['${{ inputs.label }}'], " } else { "" };
+            text.push_str(&format!("  n{n}: {{ {label}kind: k }}\n"));
+        }
+        text.push_str("  after: { needs: n3, if: failure(), kind: k }\n");
+        Arc::new(yaml::read("test.yml", &text).unwrap().graph)
+    }
+
+    #[test]
+    fn every_commit_of_a_decision_has_the_job_or_the_end_of_each_instance_that_it_starts() {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(0)));
+        let ids = Ids::new(clock, Arc::new(StrongRandom::seeded(1)));
+        let (graph, inputs) = (graph(), Arc::new(serde_json::json!({ "label": "" })));
+        let mut mind = Mind::new(ids.next_run(), Arc::clone(&graph), Arc::clone(&inputs));
+        let mut replayed = mind.clone();
+        let steps = mind.think(Inbox::default(), Timestamp::from_ms(0), &ids).unwrap().steps;
+        assert!(steps.len() > 2, "{} commits", steps.len());
+        let mut made = HashSet::new();
+        for step in steps {
+            assert!(step.jobs.len() <= JOBS_MAX && step.history.len() <= ENTRIES_MAX);
+            made.extend(step.jobs.iter().map(|job| job.id));
+            replayed.learn(&step.history).unwrap();
+            assert_eq!(replayed.progress.running_jobs().find(|job| !made.contains(job)), None);
+        }
+        assert_eq!(replayed.progress, mind.progress);
+        assert_eq!(replayed.history_len, mind.history_len);
+        assert_eq!(mind.progress.nodes[0].outcome, None, "the jobs of its other rows are being cancelled");
+        assert_eq!(mind.progress.nodes.last().unwrap().running(), 1);
+    }
+}
