@@ -258,3 +258,20 @@ async fn a_job_that_starts_a_run_starts_the_same_one_however_often_it_is_tried()
     assert_eq!(status(&store, run).await.run.state, RunState::Running, "its id is made of the job's");
     working.drain().await;
 }
+
+#[tokio::test]
+async fn a_group_of_many_jobs_is_configured_once() {
+    let (store, _) = memory();
+    let configured = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&configured);
+    let counting = faulty(&store, move |method| {
+        count.fetch_add(u32::from(method == Method::Configure), Ordering::Relaxed);
+        Fault::Pass
+    });
+    let mut text = "jobs:\n".to_owned();
+    for n in 0..50 {
+        text.push_str(&format!("  n{n}: {{ kind: say, concurrency: {{ group: one, max: 2 }} }}\n"));
+    }
+    Runs::new(counting).start(NewGraphRun::new(graph(&text))).await.unwrap();
+    assert_eq!(configured.load(Ordering::Relaxed), 1);
+}

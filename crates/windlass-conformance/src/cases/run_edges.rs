@@ -7,8 +7,8 @@ use super::run_help::{
 use crate::ctx::{Ctx, worker_id};
 use crate::runner::cases;
 use windlass_core::Error;
-use windlass_core::id::RunId;
-use windlass_core::job::{Due, State};
+use windlass_core::id::{JobId, RunId};
+use windlass_core::job::{Due, JobSpec, NewJob, State};
 use windlass_core::name::GroupName;
 use windlass_core::store::{
     ChangeOp, RenewRequest, Renewal, RunCommit, RunItem, RunMessage, RunRead, RunState, RunStep, SweepKind,
@@ -28,6 +28,10 @@ cases!("run_edges":
     a_heavy_inbox_is_handed_out_in_parts,
     hundreds_of_runs_are_committed_at_once,
     steps_of_one_call_see_each_other,
+    a_run_created_again_under_its_id_has_another_number,
+    a_step_cancels_the_jobs_that_it_starts,
+    a_first_step_cancels_the_jobs_that_it_starts,
+    a_commit_cancels_jobs_that_an_earlier_commit_of_the_same_call_starts,
     names_and_texts_come_back_as_they_were,
 );
 
@@ -252,6 +256,89 @@ async fn steps_of_one_call_see_each_other(ctx: Ctx) {
     assert_eq!(read(&ctx, one).await.history, [entry("begun"), entry("a"), entry("b")]);
     assert_eq!(read(&ctx, two).await.run.inbox_len, 0, "it has handled the message of the same call");
     assert_eq!(inbox_jobs(&claim_run(&ctx).await), [job.id]);
+}
+
+async fn a_run_created_again_under_its_id_has_another_number(ctx: Ctx) {
+    let mut run = new_run(&ctx, "build");
+    run.step.wake = Some(Due::Now);
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
+        let first = claim_run(&ctx).await;
+        commit(&ctx, &first, RunStep { wake: Some(Due::Now), ..step(&["a"]) }).await.unwrap();
+        let claimed = claim_run(&ctx).await;
+        assert_eq!(claimed.number, first.number, "it stays the same run");
+        commit(&ctx, &claimed, RunStep { state: RunState::Succeeded, ..step(&["end"]) }).await.unwrap();
+        ctx.store.remove_runs(vec![run.id]).await.unwrap().remove(0).unwrap();
+        numbers.push(claimed.number);
+    }
+    assert!(numbers.is_sorted_by(|earlier, later| earlier < later), "{numbers:?}");
+}
+
+/// Jobs of every form of a new job that a store may treat on its own: with defaults alone, with a priority, with a group, due later,
+/// and in a queue that is not there yet.
+fn new_jobs(ctx: &Ctx, run: RunId) -> Vec<NewJob> {
+    let job = |queue: &str, change: &dyn Fn(&mut JobSpec)| {
+        ctx.job_with(queue, |spec| {
+            spec.run = Some(run);
+            change(spec);
+        })
+    };
+    vec![
+        job("q", &|_| {}),
+        job("q", &|spec| spec.priority = -3),
+        job("q", &|spec| spec.group = Some(GroupName::new("g").unwrap())),
+        job("q", &|_| {}).due(Due::DelayMs(60_000)),
+        job("new", &|_| {}),
+        job("q", &|_| {}),
+    ]
+}
+
+/// Checks that these jobs were cancelled, that no claim gets them, and that their run is notified of each.
+async fn check_cancelled(ctx: &Ctx, jobs: &[JobId]) {
+    for job in jobs {
+        assert_eq!(ctx.state(*job).await, State::Cancelled);
+    }
+    for queue in ["q", "new"] {
+        let counts = ctx.counts(queue).await;
+        assert_eq!((counts.ready, counts.scheduled), (0, 0), "{queue}");
+        assert!(ctx.claim("w", queue, 10).await.is_empty());
+    }
+    assert_eq!(inbox_jobs(&claim_run(ctx).await), jobs);
+}
+
+async fn a_step_cancels_the_jobs_that_it_starts(ctx: Ctx) {
+    let id = begun(&ctx, 1).await;
+    ctx.complete("w", ctx.claim_one("w", "q").await.lease).await.unwrap();
+    let jobs = new_jobs(&ctx, id);
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let claimed = claim_run(&ctx).await;
+    commit(&ctx, &claimed, RunStep { jobs, cancel: ids.clone(), ..step(&["a"]) }).await.unwrap();
+    check_cancelled(&ctx, &ids).await;
+}
+
+async fn a_first_step_cancels_the_jobs_that_it_starts(ctx: Ctx) {
+    let mut run = new_run(&ctx, "build");
+    let jobs = new_jobs(&ctx, run.id);
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    run.step = RunStep { jobs, cancel: ids.clone(), ..step(&["begun"]) };
+    ctx.store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+    check_cancelled(&ctx, &ids).await;
+}
+
+async fn a_commit_cancels_jobs_that_an_earlier_commit_of_the_same_call_starts(ctx: Ctx) {
+    let id = begun(&ctx, 1).await;
+    ctx.complete("w", ctx.claim_one("w", "q").await.lease).await.unwrap();
+    let jobs = new_jobs(&ctx, id);
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let claimed = claim_run(&ctx).await;
+    let starts = RunCommit { keep_ms: Some(LEASE_MS), ..commit_of(&claimed, RunStep { jobs, ..step(&["a"]) }) };
+    let stop = RunStep { cancel: ids.clone(), ..step(&["b"]) };
+    let stops = RunCommit { history_len: claimed.history_len + 1, ..commit_of(&claimed, stop) };
+    for answer in ctx.store.commit_runs(vec![starts, stops]).await.unwrap() {
+        answer.unwrap();
+    }
+    check_cancelled(&ctx, &ids).await;
 }
 
 async fn names_and_texts_come_back_as_they_were(ctx: Ctx) {

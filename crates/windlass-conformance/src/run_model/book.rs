@@ -157,12 +157,14 @@ impl Book {
 
     /// What a step does, but for the lease.
     fn step(&mut self, id: RunId, step: &RunStep, handled: usize, now: Timestamp) {
-        let mine = |note: &JobNote| note.run == id && matches!(note.state, Some(State::Ready));
-        let cancel: Vec<JobId> =
-            step.cancel.iter().filter(|job| self.jobs.get(job).is_some_and(mine)).copied().collect();
-        cancel.into_iter().for_each(|job| self.job_ended(job, Some(State::Cancelled), now));
         for job in &step.jobs {
             self.jobs.insert(job.id, JobNote { run: id, state: Some(State::Ready) });
+        }
+        let mine = |note: &JobNote| note.run == id && matches!(note.state, Some(State::Ready));
+        for job in &step.cancel {
+            if self.jobs.get(job).is_some_and(mine) {
+                self.job_ended(*job, Some(State::Cancelled), now);
+            }
         }
         for message in &step.messages {
             self.send(message, now);

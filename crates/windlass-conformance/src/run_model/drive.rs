@@ -80,10 +80,13 @@ impl Driver {
 
     fn made_step(&mut self, run: RunId, plan: &StepPlan) -> RunStep {
         let job = |ctx: &Ctx| -> NewJob { ctx.job_with("q", |spec| spec.run = Some(run)) };
+        let jobs: Vec<NewJob> = (0..plan.jobs).map(|_| job(&self.ctx)).collect();
+        // The jobs that the step starts are the latest.
+        let known: Vec<JobId> = self.jobs.iter().copied().chain(jobs.iter().map(|job| job.id)).collect();
         RunStep {
             history: (0..plan.entries).map(|_| Bytes::from(self.words("entry"))).collect(),
-            jobs: (0..plan.jobs).map(|_| job(&self.ctx)).collect(),
-            cancel: plan.cancel.iter().filter_map(|k| nth_latest(&self.jobs, *k)).copied().collect(),
+            jobs,
+            cancel: plan.cancel.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
             messages: plan.messages.iter().map(|message| self.message(*message)).collect(),
             wake: plan.wake_ms.map(Due::DelayMs),
             state: plan.state,
@@ -262,6 +265,9 @@ impl Driver {
         };
         equal("the commit", (should, length), is)?;
         if should == Word::Ok {
+            if commit.step.jobs.iter().any(|job| commit.step.cancel.contains(&job.id)) {
+                seen.insert("cancelled by the step that started it".to_owned());
+            }
             self.jobs.extend(commit.step.jobs.iter().map(|job| job.id));
             lease.iter().for_each(|at| self.leases[*at].history_len = length);
         }

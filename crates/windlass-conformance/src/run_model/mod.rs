@@ -49,6 +49,7 @@ const WANTED: &[&str] = &[
     "opened when it was stuck",
     "removed when it was stuck",
     "told of a job",
+    "cancelled by the step that started it",
 ];
 
 type Seen = BTreeSet<String>;

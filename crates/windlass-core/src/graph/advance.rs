@@ -42,7 +42,7 @@ pub fn advance(
     happened: impl IntoIterator<Item = Happened>,
     new_job: &mut dyn FnMut() -> JobId,
 ) -> Vec<Event> {
-    let mut step = Step { graph, progress, inputs, new_job, events: Vec::new(), open: VecDeque::new() };
+    let mut step = Step::new(graph, progress, inputs, Some(new_job));
     if !step.progress.begun {
         step.emit(Event::Begun);
         step.open.extend((0..graph.nodes.len()).filter(|&node| graph.nodes[node].needs.is_empty()));
@@ -73,27 +73,29 @@ fn stops_first(mut happened: Vec<Happened>) -> Vec<Happened> {
 }
 
 /// What a run has left undone whose history may have been cut off half-way: nodes that may start and have not, instances of
-/// a matrix, its end.
+/// a matrix, a matrix that gives up, its end.
 pub fn resume(
     graph: &Graph,
     progress: &mut Progress,
     inputs: &Value,
     new_job: &mut dyn FnMut() -> JobId,
 ) -> Vec<Event> {
-    let mut step = Step { graph, progress, inputs, new_job, events: Vec::new(), open: VecDeque::new() };
-    if !step.progress.begun || step.progress.result.is_some() {
-        return step.events;
-    }
-    for node in 0..step.progress.nodes.len() {
-        let progress = &step.progress.nodes[node];
-        if progress.left == 0 && !progress.has_begun() {
-            step.open.push_back(node);
-        } else if progress.outcome.is_none() && progress.started < progress.instances.len() {
-            step.start_instances(node);
-        }
-    }
-    step.go_on();
-    step.finish();
+    let mut step = Step::new(graph, progress, inputs, Some(new_job));
+    step.resume();
+    step.events
+}
+
+/// What follows from the ends of jobs, and from a history that may have been cut off half-way, as long as nothing starts: a node
+/// that would start stays as it is, for [`resume`]. So it shows whether a run has already ended.
+pub fn settle(
+    graph: &Graph,
+    progress: &mut Progress,
+    inputs: &Value,
+    happened: impl IntoIterator<Item = Happened>,
+) -> Vec<Event> {
+    let mut step = Step::new(graph, progress, inputs, None);
+    happened.into_iter().for_each(|what| step.take(what));
+    step.resume();
     step.events
 }
 
@@ -120,13 +122,40 @@ struct Step<'s> {
     graph: &'s Graph,
     progress: &'s mut Progress,
     inputs: &'s Value,
-    new_job: &'s mut dyn FnMut() -> JobId,
+    /// Makes the ids of jobs; `None` when no job may start.
+    new_job: Option<&'s mut dyn FnMut() -> JobId>,
     events: Vec<Event>,
     /// Nodes whose needs have ended.
     open: VecDeque<usize>,
 }
 
-impl Step<'_> {
+impl<'s> Step<'s> {
+    fn new(
+        graph: &'s Graph,
+        progress: &'s mut Progress,
+        inputs: &'s Value,
+        new_job: Option<&'s mut dyn FnMut() -> JobId>,
+    ) -> Self {
+        Self { graph, progress, inputs, new_job, events: Vec::new(), open: VecDeque::new() }
+    }
+
+    /// What the history has left undone.
+    fn resume(&mut self) {
+        if !self.progress.begun || self.progress.result.is_some() {
+            return;
+        }
+        for node in 0..self.progress.nodes.len() {
+            let progress = &self.progress.nodes[node];
+            if progress.left == 0 && !progress.has_begun() {
+                self.open.push_back(node);
+            } else if progress.outcome.is_none() {
+                self.resume_in(node);
+            }
+        }
+        self.go_on();
+        self.finish();
+    }
+
     /// Takes an event in and notes it; nodes that it opens are looked at later.
     fn emit(&mut self, event: Event) {
         let node = match &event {
@@ -191,6 +220,12 @@ impl Step<'_> {
         } else {
             self.start_instances(node);
         }
+    }
+
+    /// What the last end of an instance was to cause, if its decision was cut off behind it.
+    fn resume_in(&mut self, node: usize) {
+        let failed = self.progress.nodes[node].instances.iter().any(|one| one.outcome == Some(Outcome::Failed));
+        self.go_on_in(node, if failed { Outcome::Failed } else { Outcome::Succeeded });
     }
 
     fn go_on(&mut self) {
@@ -269,7 +304,7 @@ impl Step<'_> {
     fn start(&mut self, node: usize) {
         let rows = match &self.graph.nodes[node].matrix {
             None => {
-                let job = (self.new_job)();
+                let Some(job) = self.new_job() else { return };
                 return self.emit(Event::Started { node, instance: 0, job });
             }
             Some(matrix) => match &matrix.source {
@@ -283,12 +318,19 @@ impl Step<'_> {
         };
         match rows {
             Ok(rows) if rows.is_empty() => self.settle(node, Outcome::Succeeded, Some(Skip::NoRows)),
+            // An expanded node has begun, and its instances must have jobs.
+            Ok(_) if self.new_job.is_none() => {}
             Ok(rows) => {
                 self.emit(Event::Expanded { node, rows });
                 self.start_instances(node);
             }
             Err(message) => self.settle(node, Outcome::Failed, Some(Skip::Matrix { message })),
         }
+    }
+
+    /// The id of the next job; `None` when no job may start.
+    fn new_job(&mut self) -> Option<JobId> {
+        self.new_job.as_mut().map(|new_job| new_job())
     }
 
     /// Starts as many instances as may run at once.
@@ -303,7 +345,7 @@ impl Step<'_> {
         let (mut instance, all) = (progress.started, progress.instances.len());
         let mut running = progress.started - progress.ended.min(progress.started);
         while instance < all && running < most {
-            let job = (self.new_job)();
+            let Some(job) = self.new_job() else { return };
             self.emit(Event::Started { node, instance, job });
             instance += 1;
             running += 1;

@@ -18,7 +18,7 @@ mod advance_tests;
 #[cfg(test)]
 mod properties;
 
-pub use advance::{Happened, advance, descendants, reruns, resume};
+pub use advance::{Happened, advance, descendants, reruns, resume, settle};
 pub use foresee::foresee;
 pub use model::{Accepts, Fault, Graph, MATRIX_MAX, Matrix, NEEDS_MAX, NODES_MAX, Need, Node, NodeJob, Source, Work};
 pub use progress::{End, Event, Instance, NodeProgress, Outcome, Progress, RunResult, Skip};

@@ -56,7 +56,11 @@ pub(super) fn ended(job: JobId, outcome: Outcome) -> Happened {
 
 /// Ids one after the other.
 pub(super) fn ids() -> impl FnMut() -> JobId {
-    let mut next = 0_u128;
+    ids_from(0)
+}
+
+fn ids_from(first: u128) -> impl FnMut() -> JobId {
+    let mut next = first;
     move || {
         next += 1;
         JobId::from_parts(0, next)
@@ -230,12 +234,18 @@ impl World {
     }
 
     fn turn(&mut self, turn: &Turn, new_job: &mut dyn FnMut() -> JobId) {
-        let happened = match turn {
+        if let Some(happened) = self.happened(turn) {
+            self.advance(vec![happened], new_job);
+        }
+    }
+
+    fn happened(&mut self, turn: &Turn) -> Option<Happened> {
+        Some(match turn {
             Turn::End { pick, outcome, again } => {
                 let running: Vec<JobId> = self.progress.running_jobs().collect();
                 let from = if *again || running.is_empty() { &self.ended } else { &running };
                 if from.is_empty() {
-                    return;
+                    return None;
                 }
                 let job = *pick.get(from);
                 self.ended.push(job);
@@ -245,9 +255,29 @@ impl World {
             Turn::TimedOut => Happened::TimedOut,
             Turn::Rerun { failed: true, .. } => Happened::Rerun { nodes: reruns(&self.progress) },
             Turn::Rerun { pick, .. } => Happened::Rerun { nodes: vec![pick.index(self.graph.nodes.len())] },
-        };
-        self.advance(vec![happened], new_job);
+        })
     }
+
+    /// What another engine makes of this run when only the first `kept` events of the last decision were committed, and the
+    /// inbox still has what caused it.
+    fn resumed(&self, kept: usize, happened: Option<Happened>, new_job: &mut dyn FnMut() -> JobId) -> Progress {
+        let mut progress = Progress::fold(&self.graph, &self.history[..kept]);
+        let stops = matches!(happened, Some(Happened::Cancel { .. } | Happened::TimedOut));
+        if !stops {
+            resume(&self.graph, &mut progress, &self.inputs, new_job);
+        }
+        advance(&self.graph, &mut progress, &self.inputs, happened, new_job);
+        progress
+    }
+}
+
+/// Where a run stands, but for the ids of its jobs.
+fn without_ids(progress: &Progress) -> Vec<NodeProgress> {
+    let mut nodes = progress.nodes.clone();
+    for one in nodes.iter_mut().flat_map(|node| &mut node.instances) {
+        one.job = one.job.map(|_| JobId::from_parts(0, 0));
+    }
+    nodes
 }
 
 proptest! {
@@ -270,6 +300,35 @@ proptest! {
             world.advance(vec![ended(job, Outcome::Succeeded)], &mut new_job);
         }
         prop_assert!(world.progress.result.is_some());
+    }
+
+    #[test]
+    fn a_decision_that_was_cut_off_is_resumed(graph in arb_graph(), turns in prop::collection::vec(arb_turn(), 0..40)) {
+        let mut world = World::new(graph);
+        let (mut new_job, mut other_job) = (ids_from(0), ids_from(1 << 64));
+        world.advance(Vec::new(), &mut new_job);
+        for turn in &turns {
+            let Some(happened) = world.happened(turn) else { continue };
+            let before = world.history.len();
+            let settled = matches!(happened, Happened::JobEnded { .. }).then(|| {
+                let mut progress = world.progress.clone();
+                settle(&world.graph, &mut progress, &world.inputs, [happened.clone()]);
+                assert_eq!(progress.running_jobs().find(|job| !world.jobs.contains(job)), None, "settling started a job");
+                resume(&world.graph, &mut progress, &world.inputs, &mut other_job);
+                progress
+            });
+            world.advance(vec![happened.clone()], &mut new_job);
+            if let Some(settled) = settled {
+                prop_assert_eq!(without_ids(&settled), without_ids(&world.progress));
+            }
+            for kept in before..world.history.len() {
+                // A rerun that was committed is not made once more.
+                let again = Some(happened.clone()).filter(|what| kept == before || !matches!(what, Happened::Rerun { .. }));
+                let resumed = world.resumed(kept, again, &mut other_job);
+                prop_assert_eq!(without_ids(&resumed), without_ids(&world.progress));
+                prop_assert_eq!(resumed.result, world.progress.result);
+            }
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub struct RunStep {
     /// Jobs of the run to enqueue, all or none. They name the run, and have neither a dedup key nor an id of their own
     /// choosing. A queue's maximum length does not count for them: it holds off new work, and this is work that has begun.
     pub jobs: Vec<NewJob>,
-    /// Jobs of the run to cancel; those that have ended are left alone.
+    /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
     pub cancel: Vec<JobId>,
     /// Messages to other runs; those that are not there or have ended get none.
     pub messages: Vec<RunMessage>,
@@ -285,6 +285,8 @@ pub struct ClaimedRun {
     pub name: String,
     /// Tells definitions apart: an engine that knows it need not read it again.
     pub definition_hash: [u8; 16],
+    /// The number of the run in its store. A run that is created again under the same id has another one.
+    pub number: u64,
     /// When it was created.
     pub created_at: Timestamp,
     /// Entries of its history.

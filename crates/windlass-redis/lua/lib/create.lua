@@ -171,6 +171,8 @@ local function due_time(job)
   return delay and now + tonumber(delay) or tonumber(job.due)
 end
 
+-- New jobs that another part of the call changes, by id: they are created with an object.
+E.needs_object = {}
 -- Jobs that were created without an object, by lane: what they change besides their own records.
 local created, created_by_lane = {}, {}
 local now_hex = ' ' .. fmt('%x', max(now, 0)) .. ' '
@@ -222,7 +224,7 @@ local function create(job, behind)
   if job.text then
     local there = call_lanes[job.lane_no]
     local l, q = there.id and E.lane(there.id), E.find_queue(there.queue_name)
-    if l and q and l.queue == q.id and not no_room(job, 0) then return create_plain(job, q, l) end
+    if l and q and l.queue == q.id and not E.needs_object[job.id] and not no_room(job, 0) then return create_plain(job, q, l) end
     read_fields(job)
   end
   E.flush_created()

@@ -28,6 +28,7 @@ end
 function E.know_steps(all)
   E.know_runs(all.runs)
   E.know(all.cancel)
+  for _, id in ipairs(all.cancel) do E.needs_object[id] = true end
   E.know_new(all.ids)
   E.know_groups_of(all.jobs)
 end
@@ -70,12 +71,13 @@ end
 
 -- Applies what was decided. Nothing may be refused here any more. `settle` says what becomes of the lease.
 function E.make_step(r, s, settle)
+  -- A step may cancel the jobs that it starts.
+  for _, job in ipairs(s.jobs) do E.enqueue_one(job) end
   if #s.cancel > 0 then E.flush_created() end
   for _, id in ipairs(s.cancel) do
     local j = E.readable(id)
     if j and j.run == r.id and not E.has_flag(j, 'q') and j.state ~= 'C' and not j.cancel then E.cancel(j) end
   end
-  for _, job in ipairs(s.jobs) do E.enqueue_one(job) end
   for _, message in ipairs(s.messages) do E.send_to_run(message[1], message[2], message[3]) end
   -- Only now: whatever was cancelled has left word in the inbox.
   for k = 1, s.history do E.hput(E.HISTORY, E.numbered(r, r.history + k - 1), ARGV[s.history_at + k]) end

@@ -1,8 +1,10 @@
 //! The engine: claims runs, thinks about them, commits what follows.
 
 use super::cache::Cache;
+use super::caps::ConfiguredCaps;
+use super::lost::{has_whole_inbox, lost_ends};
 use super::message::happened;
-use super::mind::Mind;
+use super::mind::{Inbox, Mind};
 use super::{decode_definition, decode_input, graph_kind};
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +14,7 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Setting, Store, WaitFor,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Store, WaitFor,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -46,8 +48,8 @@ pub struct Engine {
     cache: Cache,
     poll: Duration,
     lease_ms: u64,
-    /// What the store was told of the groups of workflows.
-    told: Vec<Setting>,
+    /// Caps of groups that this engine has configured.
+    caps: ConfiguredCaps,
 }
 
 impl Engine {
@@ -56,7 +58,15 @@ impl Engine {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
         let id = WorkerId::new(format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
-        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS, told: Vec::new() })
+        Ok(Self {
+            store,
+            id,
+            ids,
+            cache: Cache::default(),
+            poll: POLL,
+            lease_ms: LEASE_MS,
+            caps: ConfiguredCaps::default(),
+        })
     }
 
     /// How long to go without a look, in case a wake-up gets lost; one second when not said.
@@ -220,12 +230,15 @@ impl Engine {
         if mind.history_len != claimed.history_len {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
-        let thought = mind.think(claimed.inbox.iter().cloned().filter_map(happened).collect(), now, &self.ids)?;
-        for setting in thought.settings {
+        let mut items: Vec<_> = claimed.inbox.iter().cloned().filter_map(happened).collect();
+        items.extend(lost_ends(self.store.as_ref(), claimed, &mut mind, now).await?);
+        let has_more = mind.is_late(now) && !has_whole_inbox(self.store.as_ref(), claimed).await?;
+        let thought = mind.think(Inbox { items, has_more }, now, &self.ids)?;
+        for cap in thought.caps {
             // Once is enough: whoever changes it later means it.
-            if !self.told.contains(&setting) {
-                self.store.configure(setting.clone()).await?;
-                self.told.push(setting);
+            if !self.caps.contains(&cap) {
+                self.store.configure(cap.setting()).await?;
+                self.caps.insert(cap);
             }
         }
         Ok((mind, thought.steps))
@@ -296,8 +309,8 @@ impl Engine {
         let mut reads = Vec::new();
         for claimed in runs {
             let run = claimed.lease.run;
-            match self.cache.take(run) {
-                Some(mind) if mind.history_len == claimed.history_len => drop(minds.insert(run, Ok(mind))),
+            match self.cache.take(run).filter(|mind| mind.precedes(claimed)) {
+                Some(mind) if mind.is_current(claimed) => drop(minds.insert(run, Ok(mind))),
                 Some(mind) if mind.history_len < claimed.history_len => {
                     reads.push((read(claimed, mind.history_len), claimed, Some(mind)));
                 }
@@ -344,7 +357,7 @@ impl Engine {
                     }
                 };
                 let inputs = decode_input(&view.input.unwrap_or_default())?;
-                Mind::new(run, graph, Arc::new(inputs))
+                Mind::of(claimed, graph, Arc::new(inputs))
             }
         };
         let mut entries = view.history;

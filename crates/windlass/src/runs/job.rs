@@ -1,5 +1,6 @@
 //! The job of a node that starts.
 
+use super::caps::GroupCap;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use windlass_core::artifact::ArtifactName;
@@ -8,7 +9,6 @@ use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{JobSpec, NewJob};
 use windlass_core::name::{GroupName, Labels};
 use windlass_core::payload::Payload;
-use windlass_core::store::{GroupSettings, Setting};
 
 /// The kind of jobs that run commands.
 pub const COMMAND_KIND: &str = "windlass.command";
@@ -52,11 +52,10 @@ impl Making<'_> {
     }
 
     /// How many of the job's group may run at once, if its node says so. The workflow is the truth about it.
-    pub(super) fn cap(&self, job: &NewJob, node: usize) -> Option<Setting> {
+    pub(super) fn cap(&self, job: &NewJob, node: usize) -> Option<GroupCap> {
         let Work::Job(work) = &self.graph.nodes[node].work else { return None };
         let (queue, group) = (job.spec.queue.clone(), job.spec.group.clone()?);
-        let settings = GroupSettings { cap: Some(work.group_max?), ..GroupSettings::default() };
-        Some(Setting::Group { queue, group, settings })
+        Some(GroupCap { queue, group, max: work.group_max? })
     }
 
     fn spec(&self, node: &Node, work: &NodeJob, payload: &Value, scope: &NodeScope<'_>) -> Result<JobSpec, String> {

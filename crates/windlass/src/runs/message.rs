@@ -5,6 +5,7 @@ use windlass_core::graph::{End, Happened, Outcome};
 use windlass_core::id::RunId;
 use windlass_core::job::State;
 use windlass_core::store::{JobEnd, RunItem, RunMessage};
+use windlass_core::time::Timestamp;
 
 /// Something said to a graph run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,13 +37,16 @@ impl Message {
     }
 }
 
+/// Something that has happened to a graph run, and when.
+pub(super) type Occurred = (Timestamp, Happened);
+
 /// What an item of the inbox means to the graph.
-pub(super) fn happened(item: RunItem) -> Option<Happened> {
+pub(super) fn happened(item: RunItem) -> Option<Occurred> {
     match item {
         RunItem::JobEnded(end) => Some(job_ended(end)),
-        RunItem::Message { body, .. } => match serde_json::from_str(&body) {
-            Ok(Message::Cancel { reason }) => Some(Happened::Cancel { reason }),
-            Ok(Message::Rerun { nodes }) => Some(Happened::Rerun { nodes }),
+        RunItem::Message { at, body } => match serde_json::from_str(&body) {
+            Ok(Message::Cancel { reason }) => Some((at, Happened::Cancel { reason })),
+            Ok(Message::Rerun { nodes }) => Some((at, Happened::Rerun { nodes })),
             Ok(Message::Resume) => None,
             Err(error) => {
                 tracing::warn!(%error, "a message to a run is not understood, and is left alone");
@@ -52,13 +56,13 @@ pub(super) fn happened(item: RunItem) -> Option<Happened> {
     }
 }
 
-fn job_ended(end: JobEnd) -> Happened {
-    let JobEnd { job, state, error, outputs, .. } = end;
+pub(super) fn job_ended(end: JobEnd) -> Occurred {
+    let JobEnd { job, state, at, error, outputs, .. } = end;
     let (outcome, error) = match state {
         Some(State::Succeeded) => (Outcome::Succeeded, None),
         Some(State::Cancelled) => (Outcome::Cancelled, None),
         None => (Outcome::Cancelled, Some("it was removed".to_owned())),
         Some(_) => (Outcome::Failed, error),
     };
-    Happened::JobEnded { job, end: End { outcome, error, outputs } }
+    (at, Happened::JobEnded { job, end: End { outcome, error, outputs } })
 }

@@ -4,10 +4,12 @@
 //! unless it is told not to. Whoever starts a run need not stay: nothing of it lives in a process.
 
 mod cache;
+mod caps;
 mod client;
 mod engine;
 mod flow;
 mod job;
+mod lost;
 mod message;
 mod mind;
 mod needs;

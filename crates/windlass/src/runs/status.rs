@@ -89,6 +89,10 @@ impl RunStatus {
     pub async fn read_on(&mut self, store: &dyn Store) -> Result<Option<Vec<(Timestamp, Event)>>> {
         let read = RunRead { history_from: self.seen, history_max: ENTRIES_READ, ..RunRead::brief(self.run.id) };
         let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
+        // A later run of the same id is another one.
+        if view.run.created_at != self.run.created_at || view.run.history_len < self.seen {
+            return Ok(None);
+        }
         self.run = view.run;
         view.history.iter().map(|entry| decode_entry(entry)).collect::<Result<_>>().map(Some)
     }

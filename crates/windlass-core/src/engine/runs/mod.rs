@@ -132,6 +132,10 @@ impl<T: Tables> Step<'_, T> {
         let id = before.id;
         // Whatever is cancelled, and a message to itself, changes the run.
         let told = !step.cancel.is_empty() || !step.messages.is_empty();
+        // A step may cancel the jobs that it starts.
+        for job in jobs {
+            self.enqueue_one(job)?;
+        }
         for job in step.cancel {
             let cancelled = self.wanted(job).and_then(|record| match record.run == Some(id) && !record.quarantined {
                 true => self.change_record(&record, ChangeOp::Cancel).map(drop),
@@ -141,9 +145,6 @@ impl<T: Tables> Step<'_, T> {
                 Ok(()) | Err(Error::NotFound { .. } | Error::IllegalTransition { .. } | Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
-        }
-        for job in jobs {
-            self.enqueue_one(job)?;
         }
         for message in step.messages {
             match self.send_to_run(message) {
@@ -317,6 +318,7 @@ impl<T: Tables> Step<'_, T> {
             kind: row.kind,
             name: row.name.as_ref().to_owned(),
             definition_hash: row.definition_hash,
+            number: row.seq,
             created_at: row.created_at,
             history_len: row.history_len,
             inbox,

@@ -181,7 +181,7 @@ impl RedisStore {
 
 fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
     let id: RunId = items.text()?.parse()?;
-    let Record { definition_hash, run } = Record::read(id, &items.bytes()?)?;
+    let Record { number: run_number, definition_hash, run } = Record::read(id, &items.bytes()?)?;
     let held = items.text()?;
     let parts: Vec<&str> = held.split(' ').collect();
     let [expires_at, inbox_to, woken] = parts[..] else { return Err(odd("a lease is too short")) };
@@ -196,6 +196,7 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         kind: run.kind,
         name: run.name,
         definition_hash,
+        number: run_number,
         created_at: run.created_at,
         history_len: run.history_len,
         inbox,

@@ -28,6 +28,8 @@ pub(super) fn digits(number: u64) -> String {
 
 /// A stored run.
 pub(super) struct Record {
+    /// The number of the run in the store.
+    pub(super) number: u64,
     pub(super) definition_hash: [u8; 16],
     pub(super) run: Run,
 }
@@ -41,7 +43,7 @@ impl Record {
         let parts: Vec<&str> = line()?.split(' ').collect();
         let [
             form,
-            _seq,
+            seq,
             of,
             history,
             first,
@@ -84,7 +86,8 @@ impl Record {
             finished_at: maybe_time(finished)?,
             damaged: None,
         };
-        Ok(Self { definition_hash: hash_of(hash)?, run })
+        let number = u64::from_str_radix(seq, 16).map_err(|_| odd("the number of a run is none"))?;
+        Ok(Self { number, definition_hash: hash_of(hash)?, run })
     }
 }
 
@@ -169,6 +172,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let record = Record::read(id(), &Bytes::from_static(GOOD.as_bytes())).unwrap();
+        assert_eq!(record.number, 10);
         assert_eq!(record.definition_hash, std::array::from_fn(|i| u8::try_from(i).unwrap()));
         assert_eq!(hash_text(record.definition_hash), "000102030405060708090a0b0c0d0e0f");
         let run = record.run;
@@ -180,9 +184,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_shown_as_damaged() {
-        for bad in
-            ["", "2 x", &GOOD.replace("1 0000", "2 0000"), &GOOD.replace(" R ", " X "), &GOOD.replace("graph", "")]
-        {
+        for bad in [
+            "",
+            "2 x",
+            &GOOD.replace("1 0000", "2 0000"),
+            &GOOD.replace(" R ", " X "),
+            &GOOD.replace("graph", ""),
+            &GOOD.replace("00a", "00x"),
+        ] {
             let shown = view(id(), Some(&Bytes::copy_from_slice(bad.as_bytes())), false).unwrap();
             assert!(shown.damaged.is_some(), "{bad}");
         }
