@@ -215,6 +215,7 @@ mod tests {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
         let mut tables = SqliteTables::new(conn);
+        tables.db.begin("BEGIN").unwrap();
         let spec = JobSpec::new("q".try_into().unwrap(), "work".try_into().unwrap(), Payload::default());
         let jobs = (1..=count).map(|n| NewJob::new(JobId::from_parts(0, n), spec.clone())).collect();
         let random = StrongRandom::seeded(1);

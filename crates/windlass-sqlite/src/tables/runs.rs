@@ -251,7 +251,9 @@ mod tests {
     fn opened(conn: &Connection) -> SqliteTables<&Connection> {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
-        SqliteTables::new(conn)
+        let mut tables = SqliteTables::new(conn);
+        tables.db.begin("BEGIN").unwrap();
+        tables
     }
 
     fn create(tables: &mut SqliteTables<&Connection>, n: u128, definition: &'static [u8]) {
