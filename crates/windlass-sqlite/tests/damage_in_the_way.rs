@@ -275,3 +275,28 @@ fn several_jobs_whose_ids_cannot_be_read_are_found_in_one_call() {
         }
     });
 }
+
+#[test]
+fn a_successor_that_a_damaged_holder_lets_go_stays_when_its_neighbours_are_claimed() {
+    block(async {
+        let scene = Scene::new();
+        let with_priority = |priority, mut job: NewJob| {
+            job.spec.priority = priority;
+            job
+        };
+        let holder = enqueue_one(&scene.store, with_priority(-1, keyed("k", DedupMode::KeepLast))).await.unwrap().id();
+        let leased = claim(&scene.store, "w", 1).await;
+        let waiting = enqueue_one(&scene.store, with_priority(5, keyed("k", DedupMode::KeepLast))).await.unwrap();
+        assert!(matches!(waiting, Enqueued::Held { .. }));
+        scene.report_all(&leased, OutcomeKind::Release { started: false }).await;
+        enqueue(&scene.store, vec![with_priority(0, job()), with_priority(10, job())]).await;
+        scene.damage(holder, "UPDATE windlass_job SET rest='{' WHERE row=?1");
+        // Priorities -1, 0 and 10 are read; the first is set aside, and 5 becomes ready between the two others.
+        let claimed = claim(&scene.store, "w", 10).await;
+        let mut ids: Vec<_> = claimed.iter().map(|job| job.lease.job).collect();
+        ids.extend(claim(&scene.store, "w", 10).await.iter().map(|job| job.lease.job));
+        assert!(ids.contains(&waiting.id()) && ids.len() == 3, "{ids:?}");
+        assert!(scene.is_set_aside(holder).await);
+        scene.assert_counted().await;
+    });
+}

@@ -99,7 +99,7 @@ impl<C: Source> SqliteTables<C> {
 
     /// To be called before a transaction ends: writes what has changed.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.moves.settle(&mut self.db)?;
+        self.moves.states(&mut self.db)?;
         self.run_rows.flush(&mut self.db)?;
         self.histories.flush(&mut self.db)?;
         self.inboxes.flush(&mut self.db)?;
