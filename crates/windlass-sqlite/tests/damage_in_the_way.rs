@@ -7,11 +7,12 @@ mod support;
 use std::path::PathBuf;
 use support::{block, claim, complete, counts, enqueue, enqueue_one, get, job, job_with, open, raw, recount, report};
 use windlass_core::Error;
-use windlass_core::id::JobId;
+use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, Failure, FailureClass, NewJob, Retry, State};
+use windlass_core::name::Kind;
 use windlass_core::store::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, ClaimedJob, EnqueueRequest, Enqueued, Filter, JobQueue, ListRequest,
-    Outcome, OutcomeKind, ReportRequest,
+    NewRun, Outcome, OutcomeKind, ReportRequest, RunClaim, RunCommit, RunItem, RunMessage, RunStep, RunStore, Store,
 };
 use windlass_core::time::Timestamp;
 use windlass_sqlite::SqliteStore;
@@ -298,5 +299,45 @@ fn a_successor_that_a_damaged_holder_lets_go_stays_when_its_neighbours_are_claim
         assert!(ids.contains(&waiting.id()) && ids.len() == 3, "{ids:?}");
         assert!(scene.is_set_aside(holder).await);
         scene.assert_counted().await;
+    });
+}
+
+#[test]
+fn a_damaged_item_of_a_long_inbox_hides_no_other() {
+    let run = RunId::from_parts(0, 7);
+    let kind = Kind::new("graph").unwrap();
+    block(async {
+        let mut scene = Scene::new();
+        let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
+        let new =
+            NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+        scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
+        let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+        let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
+        assert!(sent.iter().all(Result::is_ok));
+        // What was just written is kept in memory; another process reads the file.
+        scene.store.close().await.unwrap();
+        assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=3", []).unwrap(), 1);
+        scene.store = open(&scene.path);
+        let claim = RunClaim {
+            engine: "e".try_into().unwrap(),
+            kinds: vec![kind.clone()],
+            run: None,
+            max: 1,
+            lease_ms: 60_000,
+        };
+        let mut bodies = Vec::new();
+        while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
+            bodies.extend(claimed.inbox.into_iter().map(|item| match item {
+                RunItem::Message { body, .. } => body,
+                other => panic!("{other:?}"),
+            }));
+            let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
+            let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+            scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
+        }
+        let readable: Vec<String> = (0..1_500).filter(|n| *n != 3).map(|n: u32| n.to_string()).collect();
+        assert_eq!(bodies.len(), readable.len());
+        assert_eq!(bodies, readable);
     });
 }

@@ -184,7 +184,7 @@ impl<C: Source> RunTables for SqliteTables<C> {
         self.inboxes.append(run, number, item)
     }
 
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         let run = self.number(id)?;
         self.inboxes.read(&mut self.db, run, from, limit)
     }
