@@ -303,6 +303,45 @@ fn a_successor_that_a_damaged_holder_lets_go_stays_when_its_neighbours_are_claim
 }
 
 #[test]
+fn the_key_of_a_damaged_holder_is_its_successors_alone() {
+    for mode in [DedupMode::Reject, DedupMode::Replace, DedupMode::KeepLast] {
+        block(async {
+            let scene = Scene::new();
+            let holder = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+            claim(&scene.store, "w", 1).await;
+            let successor = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+            scene.damage(holder, "UPDATE windlass_active SET token='x' WHERE row=?1");
+            let third = enqueue_one(&scene.store, keyed("k", mode)).await.unwrap();
+            match mode {
+                DedupMode::Reject => assert_eq!(third, Enqueued::Deduplicated { by: successor }),
+                _ => assert!(matches!(third, Enqueued::Replaced { old, .. } if old == successor), "{third:?}"),
+            }
+            assert!(scene.is_set_aside(holder).await);
+            assert_eq!(counts(&scene.store).await.ready, 1, "one job holds the key");
+            scene.assert_counted().await;
+        });
+    }
+}
+
+#[test]
+fn a_retry_meets_the_successor_of_a_damaged_holder() {
+    block(async {
+        let scene = Scene::new();
+        let ended = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        scene.report_all(&claim(&scene.store, "w", 1).await, complete()).await;
+        let holder = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        claim(&scene.store, "w", 1).await;
+        let successor = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        scene.damage(holder, "UPDATE windlass_active SET token='x' WHERE row=?1");
+        let retry = vec![Change { id: ended, op: ChangeOp::Retry(Due::Now) }];
+        let refused = scene.store.change(retry).await.unwrap().remove(0);
+        assert_eq!(refused, Err(Error::KeyTaken { by: successor }));
+        assert_eq!(get(&scene.store, successor).await.state, State::Ready);
+        scene.assert_counted().await;
+    });
+}
+
+#[test]
 fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     let run = RunId::from_parts(0, 7);
     let kind = Kind::new("graph").unwrap();
