@@ -97,6 +97,11 @@ fn bytes(value: Value) -> Result<Bytes> {
     }
 }
 
+/// A whole answer that is bytes, or nothing.
+pub(crate) fn maybe_one(value: Value) -> Result<Option<Bytes>> {
+    if value == Value::Nil { Ok(None) } else { bytes(value).map(Some) }
+}
+
 /// A whole answer that is one text.
 pub(crate) fn one(value: Value) -> Result<String> {
     text(&bytes(value)?).map(str::to_owned)

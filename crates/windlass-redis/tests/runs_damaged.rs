@@ -225,6 +225,31 @@ fn a_damaged_item_is_left_out() {
 }
 
 #[test]
+fn a_damaged_item_of_a_long_inbox_hides_no_other() {
+    block(async {
+        let scene = Scene::new().await;
+        let run = scene.runs[0];
+        let message = |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false };
+        let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
+        assert!(sent.iter().all(Result::is_ok));
+        let items = scene.raw.items("inbox").await;
+        let damaged =
+            items.iter().find(|(_, item)| item.ends_with(b" 3;") || item.ends_with(b"\n3;")).unwrap().0.clone();
+        scene.raw.set("inbox", damaged, "nonsense").await;
+        let mut messages = 0;
+        // The first claim reads 1,000 items, the second one the others.
+        for _ in 0..2 {
+            let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
+            messages += claimed.inbox.iter().filter(|item| matches!(item, RunItem::Message { .. })).count();
+            let &ClaimedRun { lease, history_len, inbox_to, .. } = &claimed;
+            let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+            scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
+        }
+        assert_eq!(messages, 1_499);
+    });
+}
+
+#[test]
 fn a_long_history_goes_bit_by_bit() {
     block(async {
         let scene = Scene::new().await;

@@ -78,7 +78,7 @@ impl SqliteStore {
     pub fn open_with(options: Options, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Result<Self> {
         let mut conn = schema::connect(&options)?;
         schema::migrate(&mut conn, &options)?;
-        let feed_end = AtomicU64::new(SqliteTables::new(&conn).known_feed_end()?);
+        let feed_end = AtomicU64::new(SqliteTables::new(&conn).stored_feed_end()?);
         let (commits, steps) = (AtomicU64::new(0), AtomicU64::new(0));
         let shared = Arc::new(Shared { clock, random, signals: Signals::default(), feed_end, commits, steps });
         let waiters = Arc::new(Waiters::default());

@@ -1,7 +1,6 @@
 //! Readers: threads of their own, each with a connection, so that a long listing delays no write.
 
 use crate::db::Kept;
-use crate::error::translate;
 use crate::tables::SqliteTables;
 use crate::writer::{Shared, Work};
 use parking_lot::Mutex;
@@ -23,15 +22,19 @@ pub(crate) fn run(conn: Connection, queue: &Mutex<Receiver<Box<dyn Work>>>, shar
 
 /// One consistent view of the file for one step, which changes nothing.
 fn read(tables: &mut SqliteTables, work: &mut dyn Work, shared: &Shared) -> Result<()> {
-    tables.db.conn().execute_batch("BEGIN").map_err(|error| translate(&error))?;
+    tables.db.begin("BEGIN")?;
     let outcome = tables.refresh().map(|_| {
         let mut step = Step::new(tables, shared.random.as_ref(), shared.clock.now());
         work.run(&mut step);
     });
-    let failure = tables.db.take_failure();
-    let _ = tables.db.conn().execute_batch("ROLLBACK");
+    let failure = tables.db.failure();
+    tables.db.roll_back();
     match failure {
-        Some(error) => Err(error),
+        Some(error) => {
+            // What was read before the failure may be half of a table.
+            tables.forget();
+            Err(error)
+        }
         None => outcome,
     }
 }

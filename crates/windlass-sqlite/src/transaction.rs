@@ -11,9 +11,12 @@ use windlass_core::{Error, Result};
 impl SqliteStore {
     /// Enqueues jobs as a part of the caller's own transaction on the same file: they exist if and when it commits.
     ///
-    /// The connection is the caller's, and so is its `PRAGMA synchronous`, which says what the commit survives. Begin the transaction as `Immediate`, so that it does not fail half-way because
-    /// the store has written in between. Workers of other processes find the jobs like any others; those of this one
-    /// are woken within 20 ms.
+    /// The connection is the caller's, and so is its `PRAGMA synchronous`, which says what the commit survives. Begin the
+    /// transaction as `Immediate`, so that it does not fail half-way because the store has written in between. Workers of
+    /// other processes find the jobs like any others; those of this one are woken within 20 ms.
+    ///
+    /// Drop the transaction after an error, and begin again. After `Unknown` and `Full` SQLite may have rolled all of it
+    /// back, the caller's rows included; what the caller runs next would then commit on its own.
     ///
     /// ```
     /// # use windlass_core::{id::Ids, job::{JobSpec, NewJob}, payload::Payload, store::EnqueueRequest};
@@ -41,10 +44,15 @@ impl SqliteStore {
     /// ```
     pub fn enqueue_in(&self, tx: &Transaction<'_>, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         self.check_same_file(tx)?;
+        check_open(tx)?;
         // Whatever goes wrong is taken back to here, so that a caller who commits all the same commits none of it.
         let mark = |sql: &str| tx.execute_batch(sql).map_err(|error| translate(&error));
         mark("SAVEPOINT windlass_enqueue")?;
         let outcome = self.enqueue_over(tx, request);
+        if tx.is_autocommit() {
+            // The savepoint is gone with the transaction.
+            return outcome.and(Err(ended()));
+        }
         if outcome.is_err() {
             mark("ROLLBACK TO windlass_enqueue")?;
         }
@@ -68,10 +76,20 @@ impl SqliteStore {
         let mut step = Step::new(&mut tables, self.shared.random.as_ref(), self.shared.clock.now());
         let answers = step.enqueue(request);
         step.finish()?;
-        if let Some(error) = tables.db.take_failure() {
+        if let Some(error) = tables.db.failure() {
             return Err(error);
         }
         tables.flush()?;
         answers
     }
+}
+
+/// Refuses a transaction that SQLite has rolled back by itself: a savepoint would begin another one, and its release
+/// would commit that.
+fn check_open(tx: &Transaction<'_>) -> Result<()> {
+    if tx.is_autocommit() { Err(ended()) } else { Ok(()) }
+}
+
+fn ended() -> Error {
+    Error::invalid("transaction", "has ended: SQLite rolls it back after some errors; begin another one")
 }

@@ -5,7 +5,6 @@
 //! a statement fails, the whole transaction is taken back and everybody in it is told so.
 
 use crate::db::Kept;
-use crate::error::translate;
 use crate::tables::SqliteTables;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -113,15 +112,13 @@ fn pause(time: Duration) {
 
 /// Begins a transaction; answers whether somebody else has written since the last one.
 fn begin(tables: &mut SqliteTables) -> Result<bool> {
-    tables.db.conn().execute_batch("BEGIN IMMEDIATE").map_err(|error| translate(&error))?;
+    tables.db.begin("BEGIN IMMEDIATE")?;
     tables.refresh().inspect_err(|_| roll_back(tables))
 }
 
 fn roll_back(tables: &mut SqliteTables) {
-    // Fails only when SQLite has rolled back by itself.
-    let _ = tables.db.conn().execute_batch("ROLLBACK");
+    tables.db.roll_back();
     tables.forget();
-    tables.db.take_failure();
 }
 
 /// The steps of one transaction.
@@ -140,7 +137,7 @@ impl Batch {
             Ok(effects) => self.effects.merge(effects),
             Err(error) => self.failure = Some(error),
         }
-        self.failure = tables.db.take_failure().or(self.failure.take());
+        self.failure = tables.db.failure().or(self.failure.take());
         self.steps.push(work);
     }
 
@@ -168,7 +165,7 @@ impl Batch {
 
 fn commit(tables: &mut SqliteTables) -> Result<()> {
     tables.flush()?;
-    tables.db.conn().execute_batch("COMMIT").map_err(|error| translate(&error))
+    tables.db.commit()
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ mod support;
 use std::path::PathBuf;
 use support::{block, claim, complete, counts, enqueue, enqueue_one, get, job, job_with, open, raw, recount, report};
 use windlass_core::Error;
-use windlass_core::id::JobId;
+use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, Failure, FailureClass, NewJob, Retry, State};
+use windlass_core::name::Kind;
 use windlass_core::store::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, ClaimedJob, EnqueueRequest, Enqueued, Filter, JobQueue, ListRequest,
-    Outcome, OutcomeKind, ReportRequest,
+    NewRun, Outcome, OutcomeKind, ReportRequest, RunClaim, RunCommit, RunItem, RunMessage, RunStep, RunStore, Store,
 };
 use windlass_core::time::Timestamp;
 use windlass_sqlite::SqliteStore;
@@ -273,5 +274,109 @@ fn several_jobs_whose_ids_cannot_be_read_are_found_in_one_call() {
             assert_eq!(removed.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true, true], "{garbage}");
             scene.assert_counted().await;
         }
+    });
+}
+
+#[test]
+fn a_successor_that_a_damaged_holder_lets_go_stays_when_its_neighbours_are_claimed() {
+    block(async {
+        let scene = Scene::new();
+        let with_priority = |priority, mut job: NewJob| {
+            job.spec.priority = priority;
+            job
+        };
+        let holder = enqueue_one(&scene.store, with_priority(-1, keyed("k", DedupMode::KeepLast))).await.unwrap().id();
+        let leased = claim(&scene.store, "w", 1).await;
+        let waiting = enqueue_one(&scene.store, with_priority(5, keyed("k", DedupMode::KeepLast))).await.unwrap();
+        assert!(matches!(waiting, Enqueued::Held { .. }));
+        scene.report_all(&leased, OutcomeKind::Release { started: false }).await;
+        enqueue(&scene.store, vec![with_priority(0, job()), with_priority(10, job())]).await;
+        scene.damage(holder, "UPDATE windlass_job SET rest='{' WHERE row=?1");
+        // Priorities -1, 0 and 10 are read; the first is set aside, and 5 becomes ready between the two others.
+        let claimed = claim(&scene.store, "w", 10).await;
+        let mut ids: Vec<_> = claimed.iter().map(|job| job.lease.job).collect();
+        ids.extend(claim(&scene.store, "w", 10).await.iter().map(|job| job.lease.job));
+        assert!(ids.contains(&waiting.id()) && ids.len() == 3, "{ids:?}");
+        assert!(scene.is_set_aside(holder).await);
+        scene.assert_counted().await;
+    });
+}
+
+#[test]
+fn the_key_of_a_damaged_holder_is_its_successors_alone() {
+    for mode in [DedupMode::Reject, DedupMode::Replace, DedupMode::KeepLast] {
+        block(async {
+            let scene = Scene::new();
+            let holder = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+            claim(&scene.store, "w", 1).await;
+            let successor = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+            scene.damage(holder, "UPDATE windlass_active SET token='x' WHERE row=?1");
+            let third = enqueue_one(&scene.store, keyed("k", mode)).await.unwrap();
+            match mode {
+                DedupMode::Reject => assert_eq!(third, Enqueued::Deduplicated { by: successor }),
+                _ => assert!(matches!(third, Enqueued::Replaced { old, .. } if old == successor), "{third:?}"),
+            }
+            assert!(scene.is_set_aside(holder).await);
+            assert_eq!(counts(&scene.store).await.ready, 1, "one job holds the key");
+            scene.assert_counted().await;
+        });
+    }
+}
+
+#[test]
+fn a_retry_meets_the_successor_of_a_damaged_holder() {
+    block(async {
+        let scene = Scene::new();
+        let ended = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        scene.report_all(&claim(&scene.store, "w", 1).await, complete()).await;
+        let holder = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        claim(&scene.store, "w", 1).await;
+        let successor = enqueue_one(&scene.store, keyed("k", DedupMode::KeepLast)).await.unwrap().id();
+        scene.damage(holder, "UPDATE windlass_active SET token='x' WHERE row=?1");
+        let retry = vec![Change { id: ended, op: ChangeOp::Retry(Due::Now) }];
+        let refused = scene.store.change(retry).await.unwrap().remove(0);
+        assert_eq!(refused, Err(Error::KeyTaken { by: successor }));
+        assert_eq!(get(&scene.store, successor).await.state, State::Ready);
+        scene.assert_counted().await;
+    });
+}
+
+#[test]
+fn a_damaged_item_of_a_long_inbox_hides_no_other() {
+    let run = RunId::from_parts(0, 7);
+    let kind = Kind::new("graph").unwrap();
+    block(async {
+        let mut scene = Scene::new();
+        let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
+        let new =
+            NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+        scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
+        let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+        let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
+        assert!(sent.iter().all(Result::is_ok));
+        // What was just written is kept in memory; another process reads the file.
+        scene.store.close().await.unwrap();
+        assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=3", []).unwrap(), 1);
+        scene.store = open(&scene.path);
+        let claim = RunClaim {
+            engine: "e".try_into().unwrap(),
+            kinds: vec![kind.clone()],
+            run: None,
+            max: 1,
+            lease_ms: 60_000,
+        };
+        let mut bodies = Vec::new();
+        while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
+            bodies.extend(claimed.inbox.into_iter().map(|item| match item {
+                RunItem::Message { body, .. } => body,
+                other => panic!("{other:?}"),
+            }));
+            let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
+            let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+            scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
+        }
+        let readable: Vec<String> = (0..1_500).filter(|n| *n != 3).map(|n: u32| n.to_string()).collect();
+        assert_eq!(bodies.len(), readable.len());
+        assert_eq!(bodies, readable);
     });
 }

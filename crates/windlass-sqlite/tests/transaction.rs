@@ -186,3 +186,21 @@ fn a_transaction_on_another_file_is_refused_and_left_as_it_was() {
     tx.commit().unwrap();
     block(async { assert_eq!(counts(&store).await.ready, 1) });
 }
+
+#[test]
+fn a_transaction_that_sqlite_has_rolled_back_is_refused_and_nothing_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut conn, store) = application(&dir.path().join("app.db"));
+    block(async {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        tx.execute("INSERT INTO orders VALUES ('rope')", []).unwrap();
+        // As SQLite does by itself after an I/O error.
+        tx.execute_batch("ROLLBACK").unwrap();
+        for _ in 0..2 {
+            let error = store.enqueue_in(&tx, one(job())).unwrap_err();
+            assert!(matches!(&error, Error::Invalid { field, .. } if field == "transaction"), "{error}");
+        }
+        assert!(tx.commit().is_err());
+        assert_eq!((orders(&conn), counts(&store).await.ready), (0, 0));
+    });
+}

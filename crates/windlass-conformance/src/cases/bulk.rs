@@ -4,7 +4,7 @@ use crate::ctx::{Ctx, TestClock, queue_name};
 use crate::look::{group, on, on_in};
 use crate::runner::cases;
 use windlass_core::Error;
-use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, State};
+use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, Retry, State};
 use windlass_core::name::{DedupKey, Kind};
 use windlass_core::store::{ChangeMany, ChangeManyOp, Filter, QueueCounts};
 
@@ -15,8 +15,10 @@ cases!("bulk":
     clean_removes_what_ended_before_the_clock_was_set_back,
     clean_removes_one_state,
     retry_failed_gives_a_new_life,
+    retry_failed_ends_when_jobs_fail_again_at_once,
     promote_all_makes_scheduled_jobs_ready,
     promote_all_leaves_held_jobs,
+    promote_all_ends_when_jobs_are_scheduled_again_at_once,
     cancel_all_ends_what_waits_and_tells_what_runs,
     obliterate_is_refused_while_jobs_are_active,
     obliterate_by_force_takes_leases_away,
@@ -27,6 +29,7 @@ cases!("bulk":
     other_queues_are_left_alone,
     requests_that_cannot_be_meant_are_refused,
     a_cursor_of_another_operation_is_refused,
+    a_cursor_with_another_time_is_refused,
 );
 
 /// A queue with `count` jobs in each state.
@@ -289,4 +292,55 @@ async fn a_cursor_of_another_operation_is_refused(ctx: Ctx) {
         assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     }
     assert_eq!(ctx.counts("q").await.ready, 6);
+}
+
+/// Changes jobs two at a time, while a worker fails whatever becomes ready. Answers how many were changed.
+async fn change_while_all_fail(ctx: &Ctx, op: ChangeManyOp, retry: Retry) -> u64 {
+    let (mut cursor, mut changed) = (None, 0);
+    for _ in 0..50 {
+        let answer = ctx.store.change_many(ChangeMany { op, filter: on("q"), max: 2, cursor }).await.unwrap();
+        changed += answer.changed;
+        if answer.cursor.is_none() {
+            return changed;
+        }
+        cursor = answer.cursor;
+        ctx.advance_ms(1).await;
+        for job in ctx.claim("w", "q", 10).await {
+            ctx.fail("w", job.lease, retry).await.unwrap();
+        }
+    }
+    panic!("{changed} changes, and no end");
+}
+
+async fn retry_failed_ends_when_jobs_fail_again_at_once(ctx: Ctx) {
+    for _ in 0..6 {
+        ctx.job_in("q", State::Failed).await;
+    }
+    assert_eq!(change_while_all_fail(&ctx, ChangeManyOp::RetryFailed, Retry::Never).await, 6);
+    // A new change begins anew.
+    assert_eq!(ctx.change_all(ChangeManyOp::RetryFailed, on("q"), 4).await, 6);
+}
+
+async fn promote_all_ends_when_jobs_are_scheduled_again_at_once(ctx: Ctx) {
+    for _ in 0..6 {
+        let job = ctx.job_with("q", |spec| spec.attempts = 1_000);
+        ctx.enqueue(job.due(Due::DelayMs(3_600_000))).await;
+    }
+    assert_eq!(change_while_all_fail(&ctx, ChangeManyOp::PromoteAll, Retry::AfterMs(7_200_000)).await, 6);
+    assert_eq!(ctx.change_all(ChangeManyOp::PromoteAll, on("q"), 4).await, 6);
+}
+
+async fn a_cursor_with_another_time_is_refused(ctx: Ctx) {
+    for _ in 0..4 {
+        ctx.job_in("q", State::Failed).await;
+    }
+    let step = |cursor| ChangeMany { op: ChangeManyOp::RetryFailed, filter: on("q"), max: 2, cursor };
+    let cursor = ctx.store.change_many(step(None)).await.unwrap().cursor.unwrap();
+    let (time, place) = cursor.split_once('.').unwrap();
+    let later = format!("{}.{place}", time.parse::<i64>().unwrap() + 1);
+    for forged in [later, place.to_owned(), format!("x.{place}"), format!("{time}.")] {
+        let refused = ctx.store.change_many(step(Some(forged.clone()))).await;
+        assert!(matches!(&refused, Err(Error::Invalid { field, .. }) if field == "cursor"), "{forged}: {refused:?}");
+    }
+    assert_eq!(ctx.store.change_many(step(Some(cursor))).await.unwrap().changed, 2);
 }

@@ -6,7 +6,7 @@ use crate::look::on;
 use crate::runner::cases;
 use std::sync::Arc;
 use windlass_core::Error;
-use windlass_core::job::{JobSpec, NewJob, Retry, State};
+use windlass_core::job::{JobSpec, KeepFor, NewJob, Retry, State};
 use windlass_core::name::ScheduleName;
 use windlass_core::schedule::{Overlap, Rule, Schedule, tick, trigger};
 use windlass_core::store::{ChangeOp, Fire, FireOutcome, SweepKind};
@@ -20,6 +20,8 @@ cases!("schedules":
     a_tick_creates_its_job_and_moves_on,
     eight_tickers_create_one_job_per_tick,
     a_tick_whose_job_is_there_with_other_content_is_handled,
+    a_handled_tick_does_not_come_back_with_an_older_copy,
+    a_handled_tick_does_not_come_back_with_another_rule,
     a_stale_fire_changes_nothing,
     a_fire_is_all_or_nothing,
     overlap_skip_waits_for_the_last_job,
@@ -109,8 +111,9 @@ async fn a_due_schedule_tells_of_its_last_job(ctx: Ctx) {
     };
     assert_eq!(due(&ctx).await, None);
     tick(&*ctx.store, 1).await.unwrap();
-    let id = find(&ctx, "s").await.last_job.unwrap();
-    put(&ctx, Schedule { next_tick: Some(now), ..every("s", 1_000) }).await;
+    let fired = find(&ctx, "s").await;
+    let id = fired.last_job.unwrap();
+    put(&ctx, Schedule { next_tick: Some(now), ..fired }).await;
     assert_eq!(due(&ctx).await, Some(State::Ready));
     ctx.work_one("w", "q").await;
     assert_eq!(due(&ctx).await, Some(State::Succeeded));
@@ -204,6 +207,48 @@ fn fire(schedule: &Schedule, jobs: Vec<NewJob>) -> Fire {
         next: schedule.next_tick.map(|tick| tick.plus_ms(60_000)),
         skip_if_running: false,
     }
+}
+
+/// A schedule whose jobs go when they succeed, and whose first tick is `now`.
+async fn put_forgetful(ctx: &Ctx) -> Schedule {
+    let mut schedule = every("s", 60_000);
+    schedule.spec.keep_for = KeepFor { succeeded_ms: Some(0), ..KeepFor::default() };
+    schedule.next_tick = Some(ctx.now().await);
+    put(ctx, schedule.clone()).await;
+    schedule
+}
+
+/// Handles the tick, and its job to the end.
+async fn tick_and_work(ctx: &Ctx, queue: &str) {
+    assert_eq!(tick(&*ctx.store, 10).await.unwrap().jobs, 1);
+    let job = ctx.claim_one("w", queue).await;
+    ctx.complete("w", job.lease).await.unwrap();
+    assert!(ctx.get(job.lease.job).await.is_none(), "the job is gone");
+}
+
+async fn a_handled_tick_does_not_come_back_with_an_older_copy(ctx: Ctx) {
+    let schedule = put_forgetful(&ctx).await;
+    let (now, queue) = (ctx.now().await, schedule.spec.queue.to_string());
+    // Another process reads the schedule before the tick and puts it afterwards.
+    let older = find(&ctx, "s").await;
+    tick_and_work(&ctx, &queue).await;
+    put(&ctx, schedule.arm(Some(&older), now).unwrap()).await;
+    let stored = find(&ctx, "s").await;
+    assert_eq!((stored.next_tick, stored.last_tick), (Some(now.plus_ms(60_000)), Some(now)));
+    assert_eq!(tick(&*ctx.store, 10).await.unwrap().jobs, 0);
+    assert!(ctx.claim("w", &queue, 10).await.is_empty());
+    // The ticks go on.
+    ctx.advance_ms(60_000).await;
+    tick_and_work(&ctx, &queue).await;
+}
+
+async fn a_handled_tick_does_not_come_back_with_another_rule(ctx: Ctx) {
+    let schedule = put_forgetful(&ctx).await;
+    let (now, queue) = (ctx.now().await, schedule.spec.queue.to_string());
+    tick_and_work(&ctx, &queue).await;
+    put(&ctx, Schedule { rule: Rule::every_ms(30_000), next_tick: Some(now), ..schedule }).await;
+    assert_eq!(find(&ctx, "s").await.next_tick, Some(now.plus_ms(30_000)));
+    assert_eq!(tick(&*ctx.store, 10).await.unwrap().jobs, 0);
 }
 
 async fn a_stale_fire_changes_nothing(ctx: Ctx) {

@@ -22,32 +22,60 @@ pub(super) enum Verdict {
     Behind { active: JobId, waiting: Option<JobId> },
 }
 
+/// Who holds a dedup key.
+enum Holder {
+    /// Nobody does.
+    Nobody,
+    /// A throttle, whatever has become of its job.
+    Throttle { by: JobId },
+    /// A job that has not ended, and its state.
+    Job(DedupRow, State),
+}
+
+/// Jobs of one key: its holder and the one that waits behind it; and a look that finds neither.
+const HOLDERS_MAX: usize = 3;
+
 impl<T: Tables> Step<'_, T> {
     pub(super) fn dedup_verdict(&mut self, spec: &JobSpec) -> Result<Verdict> {
         let (Some(dedup), Some(key)) = (&spec.dedup, spec.dedup_hash()) else {
             return Ok(Verdict::Free);
         };
-        let Some(holder) = self.held_key(key)? else {
-            return Ok(Verdict::Free);
+        let (holder, state) = match self.live_holder(key)? {
+            Holder::Nobody => return Ok(Verdict::Free),
+            Holder::Throttle { by } => return Ok(Verdict::Taken { by }),
+            Holder::Job(holder, state) => (holder, state),
         };
         let by = holder.owner;
-        if holder.sticky {
-            return Ok(Verdict::Taken { by });
-        }
-        let state = self.state_of(by)?;
-        if let (DedupMode::Replace | DedupMode::KeepLast, Some(_), waiting @ Some(_)) =
-            (dedup.mode, state, holder.successor)
-        {
-            // Whoever waits behind the holder is the one that has not started, whatever the holder does meanwhile.
-            return Ok(Verdict::Behind { active: by, waiting });
-        }
         Ok(match (dedup.mode, state) {
-            (_, None) => Verdict::Free,
-            (DedupMode::Reject | DedupMode::Throttle, Some(_)) => Verdict::Taken { by },
-            (DedupMode::KeepLast, Some(State::Active)) => Verdict::Behind { active: by, waiting: None },
-            (DedupMode::Replace, Some(State::Active)) => Verdict::Free,
-            (DedupMode::Replace | DedupMode::KeepLast, Some(_)) => Verdict::Replaces { old: by },
+            (DedupMode::Reject | DedupMode::Throttle, _) => Verdict::Taken { by },
+            // Whoever waits behind the holder is the one that has not started, whatever the holder does meanwhile.
+            (DedupMode::Replace | DedupMode::KeepLast, _) if holder.successor.is_some() => {
+                Verdict::Behind { active: by, waiting: holder.successor }
+            }
+            (DedupMode::KeepLast, State::Active) => Verdict::Behind { active: by, waiting: None },
+            (DedupMode::Replace, State::Active) => Verdict::Free,
+            (DedupMode::Replace | DedupMode::KeepLast, _) => Verdict::Replaces { old: by },
         })
+    }
+
+    /// Who holds a key. A holder that cannot be read is set aside, and one that has ended or is gone holds it no more:
+    /// then the job that waits behind it does.
+    fn live_holder(&mut self, key: [u8; 16]) -> Result<Holder> {
+        // Each round takes one job off the key, and a key has two at most.
+        for _ in 0..HOLDERS_MAX {
+            let Some(row) = self.held_key(key)? else { break };
+            if row.sticky {
+                return Ok(Holder::Throttle { by: row.owner });
+            }
+            if let Some(state) = self.live_state(row.owner)? {
+                return Ok(Holder::Job(row, state));
+            }
+            // When it was set aside just now, it has given the key away already.
+            if let Some(row) = self.tables.dedup(key)?.filter(|now| now.owner == row.owner) {
+                self.hand_over(key, row)?;
+            }
+        }
+        Ok(Holder::Nobody)
     }
 
     /// The holder of a key, unless its time has run out. A job that waits behind the holder keeps the key held, or
@@ -58,12 +86,11 @@ impl<T: Tables> Step<'_, T> {
         Ok(self.tables.dedup(key)?.filter(held))
     }
 
-    fn state_of(&mut self, id: JobId) -> Result<Option<State>> {
-        match self.tables.find_job(id)? {
-            // One that cannot be read is set aside, and holds its key no more.
-            Some(row) => Ok(self.readable_record(row)?.map(|record| record.state())),
-            None => Ok(None),
-        }
+    /// The state of a job that has not ended. One that cannot be read is set aside, and has.
+    fn live_state(&mut self, id: JobId) -> Result<Option<State>> {
+        let Some(row) = self.tables.find_job(id)? else { return Ok(None) };
+        let state = self.readable_record(row)?.map(|record| record.state());
+        Ok(state.filter(|state| !state.is_terminal()))
     }
 
     /// Gives the key to a new job, or makes it the one that waits behind the active holder.
@@ -97,13 +124,19 @@ impl<T: Tables> Step<'_, T> {
         if row.owner != record.id || row.sticky {
             return Ok(());
         }
+        self.hand_over(key, row)
+    }
+
+    /// Gives a key to the job that waits behind its holder, and lets that job go ahead; frees it when there is none.
+    fn hand_over(&mut self, key: [u8; 16], row: DedupRow) -> Result<()> {
         let Some(successor) = row.successor else {
             return self.tables.put_dedup(key, None);
         };
         let Some(next) = self.tables.find_job(successor)? else {
             return self.tables.put_dedup(key, None);
         };
-        let Some(next) = self.readable_record(next)? else {
+        // Only damage can make it anything but a job that waits.
+        let Some(next) = self.readable_record(next)?.filter(Record::is_held) else {
             return self.tables.put_dedup(key, None);
         };
         let spec = self.tables.spec(next.row);
@@ -128,16 +161,13 @@ impl<T: Tables> Step<'_, T> {
             return Ok(());
         };
         let spec = self.tables.spec(record.row)?;
-        if let Some(row) = self.held_key(key)? {
-            if row.owner != record.id && self.state_of(row.owner)?.is_some_and(|state| !state.is_terminal()) {
-                return Err(Error::KeyTaken { by: row.owner });
-            }
-            if row.sticky {
-                // A throttle goes on until its time has run out, whoever comes back meanwhile.
-                return Ok(());
-            }
+        match self.live_holder(key)? {
+            Holder::Job(row, _) if row.owner != record.id => Err(Error::KeyTaken { by: row.owner }),
+            Holder::Throttle { by } if by != record.id && self.live_state(by)?.is_some() => Err(Error::KeyTaken { by }),
+            // A throttle goes on until its time has run out, whoever comes back meanwhile.
+            Holder::Throttle { .. } => Ok(()),
+            Holder::Job(..) | Holder::Nobody => self.take_dedup(record, &spec, None),
         }
-        self.take_dedup(record, &spec, None)
     }
 
     /// A job that waits behind another is not made ready by hand.

@@ -9,28 +9,44 @@ use crate::error::{Error, Result};
 use crate::job::{Due, State, Verb};
 use crate::name::QueueName;
 use crate::store::{ChangeMany, ChangeManyOp, ChangeOp, ChangedMany, FeedEvent, Filter, Setting};
+use crate::time::Timestamp;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::change_many`](crate::store::JobQueue::change_many).
     pub fn change_many(&mut self, request: &ChangeMany) -> Result<ChangedMany> {
         let name = request.check()?;
         let max = request.max as usize;
-        let question = question(&request.filter, request.op);
-        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
-        if let ChangeManyOp::Obliterate { force } = request.op {
-            return self.obliterate(&name, force, max);
-        }
-        let mut hunt = Hunt::new(request.filter.clone(), false, cursor).in_states(request.op.states());
+        let (began, cursor) = request.resume(self.now)?;
+        let question = question(&request.filter, request.question(began));
+        let cursor = cursor.map(|text| Cursor::decode(text, &question)).transpose()?;
+        let (changed, end) = match request.op {
+            ChangeManyOp::Obliterate { force } => self.obliterate(&name, force, max)?,
+            _ => self.change_found(request, began, cursor)?,
+        };
+        Ok(ChangeMany::answer(began, changed, end.map(|cursor| cursor.encode(&question))))
+    }
+
+    /// Changes those that it finds from a place on; answers how many, and where it stopped.
+    fn change_found(
+        &mut self,
+        request: &ChangeMany,
+        began: Timestamp,
+        from: Option<Cursor>,
+    ) -> Result<(u64, Option<Cursor>)> {
+        let mut hunt = Hunt::new(request.filter.clone(), false, from).in_states(request.op.states());
+        let steps = began..=self.now;
         let mut changed = 0;
         let mut found = Vec::new();
-        let end = self.hunt(&mut hunt, max, |_, record| {
-            found.push(record.clone());
+        let end = self.hunt(&mut hunt, request.max as usize, |_, record| {
+            if !request.had_its_turn(&steps, record.life.claimed_at) {
+                found.push(record.clone());
+            }
             Ok(true)
         })?;
         for record in &found {
             changed += u64::from(self.change_matching(record, request.op)?);
         }
-        Ok(ChangedMany { changed, cursor: end.map(|cursor| cursor.encode(&question)) })
+        Ok((changed, end))
     }
 
     fn change_matching(&mut self, record: &Record, op: ChangeManyOp) -> Result<bool> {
@@ -62,9 +78,9 @@ impl<T: Tables> Step<'_, T> {
         }
     }
 
-    fn obliterate(&mut self, name: &QueueName, force: bool, max: usize) -> Result<ChangedMany> {
+    fn obliterate(&mut self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor>)> {
         let Some(id) = self.tables.find_queue(name)? else {
-            return Ok(ChangedMany::default());
+            return Ok((0, None));
         };
         let queue = self.tables.queue(id)?;
         let active = queue.counts[State::Active.index()];
@@ -95,14 +111,8 @@ impl<T: Tables> Step<'_, T> {
         if end.is_none() && self.tables.queue(id)?.counts.iter().all(|count| *count == 0) {
             self.tables.remove_queue(id)?;
             self.events.push(FeedEvent::QueueRemoved { queue: name.clone() });
-            return Ok(ChangedMany { changed, cursor: None });
+            return Ok((changed, None));
         }
-        let again = Cursor { queue: id.0, state: State::Scheduled, position: None };
-        Ok(ChangedMany { changed, cursor: Some(again.encode(&question_of_obliterate(name, force))) })
+        Ok((changed, Some(Cursor { queue: id.0, state: State::Scheduled, position: None })))
     }
-}
-
-fn question_of_obliterate(name: &QueueName, force: bool) -> String {
-    let filter = Filter::queue(name.clone());
-    question(&filter, ChangeManyOp::Obliterate { force })
 }

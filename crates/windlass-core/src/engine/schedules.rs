@@ -15,15 +15,8 @@ impl<T: Tables> Step<'_, T> {
     pub fn put_schedule(&mut self, mut schedule: Schedule) -> Result<()> {
         schedule.check()?;
         schedule.revision = self.tables.next_seq()?;
-        if let Some(known) = self.known_schedule(&schedule.name)? {
-            schedule.last_tick = known.last_tick;
-            schedule.last_job = known.last_job;
-            schedule.fired = known.fired;
-        } else {
-            schedule.last_tick = None;
-            schedule.last_job = None;
-            schedule.fired = 0;
-        }
+        let known = self.known_schedule(&schedule.name)?;
+        schedule.replace(known.as_ref())?;
         self.events.push(FeedEvent::SchedulePut { schedule: schedule.name.clone() });
         self.tables.put_schedule(schedule)
     }

@@ -251,8 +251,9 @@ pub trait RunTables {
     fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>>;
     /// Adds an item to a run's inbox.
     fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()>;
-    /// Items of a run's inbox from number `from` on. One that cannot be read is left out.
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>>;
+    /// Items of a run's inbox from number `from` on, by number; `None` for one that cannot be read. Those that are not there
+    /// are left out: fewer than `limit` are all that follow.
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>>;
     /// Forgets items from number `from` on and before `to`.
     fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()>;
     /// Runs of a kind that have something to do and that nobody holds, in their order.

@@ -116,16 +116,13 @@ fn history(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> R
     db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
 }
 
-fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
     let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
     let mut items = Vec::new();
     for (key, value) in db.some(range, limit)? {
         let mut parts = Parts::of(Table::RunInbox, &key)?;
         parts.take::<RunId>()?;
-        let number = parts.take()?;
-        if let Ok(item) = decode(&value) {
-            items.push((number, item));
-        }
+        items.push((parts.take()?, decode(&value).ok()));
     }
     Ok(items)
 }
@@ -225,7 +222,7 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
         self.db.put(&keys::run_item(id, number), &item)
     }
 
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         inbox(&mut self.db, id, from, limit)
     }
 

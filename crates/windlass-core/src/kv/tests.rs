@@ -2,16 +2,17 @@
 
 use super::keys::Key;
 use super::{Entry, KvTables, OrderedKv, Scan, keys};
-use crate::engine::{Effects, Row, Step, Tables};
+use crate::engine::{Effects, PreparedCommit, PreparedRun, Row, Step, Tables};
 use crate::error::{Error, Result};
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::job::{Dedup, DedupBy, DedupMode, Job, JobSpec, NewJob, State};
 use crate::name::{DedupKey, Kind, Labels, QueueName, ScheduleName, WorkerId};
 use crate::payload::Payload;
 use crate::random::StrongRandom;
 use crate::schedule::{Rule, Schedule};
 use crate::store::{
-    ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind, ReportRequest, Sweep, SweepKind,
+    ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Kinds, NewRun, Outcome, OutcomeKind, ReportRequest, RunClaim,
+    RunCommit, RunMessage, RunStep, Sweep, SweepKind,
 };
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
@@ -384,4 +385,27 @@ fn a_length_of_the_feed_that_cannot_be_read_is_the_default() {
         assert_eq!(bench.tables.feed_events().unwrap(), None, "{events} is out of range");
     }
     assert_eq!(Step::new(&mut bench.tables, &bench.random, NOW).feed_events().unwrap(), 100_000);
+}
+
+#[test]
+fn a_damaged_item_of_a_long_inbox_hides_no_other() {
+    let (run, kind) = (RunId::from_parts(0, 7), Kind::new("graph").unwrap());
+    let mut bench = Bench::new();
+    let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
+    let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+    bench.step(|step| step.create_runs(PreparedRun::batch(vec![new])?)).unwrap().0.remove(0).unwrap();
+    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+    bench.step(|step| step.send_to_runs((0..1_500).map(message).collect())).unwrap();
+    bench.tables.kv_mut().entries.insert(keys::run_item(run, 3).bytes().to_vec(), b"{".to_vec());
+    let engine = WorkerId::new("e").unwrap();
+    let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
+    let mut items = 0;
+    for _ in 0..2 {
+        let claimed = bench.step(|step| step.claim_runs(&claim)).unwrap().0.runs.remove(0);
+        items += claimed.inbox.len();
+        let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
+        let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+        bench.step(|step| step.commit_runs(PreparedCommit::batch(vec![commit])?)).unwrap().0.remove(0).unwrap();
+    }
+    assert_eq!(items, 1_499);
 }

@@ -100,10 +100,10 @@ impl Runs {
         self.texts.entry(id).or_default().inbox.push_back((number, item));
     }
 
-    pub(super) fn inbox(&self, id: RunId, from: u64, limit: usize) -> Vec<(u64, RunItem)> {
-        self.texts.get(&id).map_or_else(Vec::new, |texts| {
-            texts.inbox.iter().filter(|(number, _)| *number >= from).take(limit).cloned().collect()
-        })
+    pub(super) fn inbox(&self, id: RunId, from: u64, limit: usize) -> Vec<(u64, Option<RunItem>)> {
+        let items = self.texts.get(&id).into_iter().flat_map(|texts| &texts.inbox);
+        let found = items.filter(|(number, _)| *number >= from).take(limit);
+        found.map(|(number, item)| (*number, Some(item.clone()))).collect()
     }
 
     pub(super) fn trim_inbox(&mut self, id: RunId, to: u64) {
@@ -203,7 +203,7 @@ impl RunTables for MemoryTables {
         Ok(())
     }
 
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         Ok(self.runs.inbox(id, from, limit))
     }
 

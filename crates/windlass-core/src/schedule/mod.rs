@@ -208,6 +208,28 @@ impl Schedule {
         Ok(self)
     }
 
+    /// Takes over the history of the schedule that it replaces in a store: what a store does with one that is put.
+    ///
+    /// When this one was made without that history, from an older copy or from none, ticks that `stored` has handled do not
+    /// come back. A copy that has it may set the next tick back.
+    pub fn replace(&mut self, stored: Option<&Self>) -> Result<()> {
+        let is_current = stored.is_none_or(|stored| (self.last_tick, self.fired) == (stored.last_tick, stored.fired));
+        self.last_tick = stored.and_then(|stored| stored.last_tick);
+        self.last_job = stored.and_then(|stored| stored.last_job);
+        self.fired = stored.map_or(0, |stored| stored.fired);
+        let (Some(stored), Some(last)) = (stored, self.last_tick) else { return Ok(()) };
+        if is_current || self.next_tick.is_none_or(|tick| tick > last) {
+            return Ok(());
+        }
+        let same = stored.rule == self.rule && stored.start == self.start;
+        let next = match stored.next_tick.filter(|tick| same && *tick > last) {
+            Some(next) => Some(next),
+            None => self.rule.next_after(last, self.start.unwrap_or(last))?,
+        };
+        self.next_tick = next.filter(|tick| self.allows(*tick));
+        Ok(())
+    }
+
     /// True when it will not create a job again: its ticks are over or its limit is reached.
     pub fn is_over(&self) -> bool {
         self.next_tick.is_none_or(|tick| !self.allows(tick))

@@ -6,7 +6,9 @@ use crate::id::JobId;
 use crate::job::{Due, JobSummary, PAYLOAD_BYTES_MAX, State};
 use crate::name::{GroupName, Kind, Label, QueueName};
 use crate::payload::Payload;
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// The longest page of a listing.
 pub const LIST_MAX: u32 = 1_000;
@@ -129,9 +131,9 @@ pub enum ChangeManyOp {
         /// Active jobs too; their workers lose their leases.
         force: bool,
     },
-    /// Give every failed job a new life.
+    /// Give every failed job a new life. One that was claimed since the first step, and has failed again, is left alone.
     RetryFailed,
-    /// Make every scheduled job ready.
+    /// Make every scheduled job ready, without those that were claimed since the first step and wait for another attempt.
     PromoteAll,
     /// Cancel every job that has not ended.
     CancelAll,
@@ -157,6 +159,33 @@ impl ChangeMany {
             }
             _ => Ok(name),
         }
+    }
+
+    /// When the first step of this change began, and where the last one ended in the listing: what the cursor says. Without
+    /// a cursor this is the first step, and begins `now`.
+    pub fn resume(&self, now: Timestamp) -> Result<(Timestamp, Option<&str>)> {
+        let wrong = || Error::invalid("cursor", "is not one of this change; begin without a cursor");
+        let Some(cursor) = self.cursor.as_deref() else { return Ok((now, None)) };
+        let (began, place) = cursor.split_once('.').ok_or_else(wrong)?;
+        Ok((Timestamp::from_ms(began.parse().map_err(|_| wrong())?), Some(place)))
+    }
+
+    /// What belongs to a cursor of the listing, beside the filter: a changed time makes it another one.
+    pub fn question(&self, began: Timestamp) -> impl std::fmt::Debug + use<> {
+        (self.op, began)
+    }
+
+    /// The answer to a step that ended at `place` in the listing.
+    pub fn answer(began: Timestamp, changed: u64, place: Option<String>) -> ChangedMany {
+        ChangedMany { changed, cursor: place.map(|place| format!("{}.{place}", began.as_ms())) }
+    }
+
+    /// True for a job that has had its turn: it was claimed since the first step, `steps` being the time from that one to
+    /// this. Otherwise jobs that fail again at once would be retried without end. A claim in the future, by a clock that was
+    /// set back since, is older.
+    pub fn had_its_turn(&self, steps: &RangeInclusive<Timestamp>, claimed_at: Option<Timestamp>) -> bool {
+        let since = |at: Timestamp| at > *steps.start() && at <= *steps.end();
+        matches!(self.op, ChangeManyOp::RetryFailed | ChangeManyOp::PromoteAll) && claimed_at.is_some_and(since)
     }
 }
 

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// Rules that create jobs.
 #[async_trait]
 pub trait ScheduleStore: Send + Sync + 'static {
-    /// Makes or changes a schedule. `next_tick` of the given one counts; its history is kept from the stored one.
+    /// Makes or changes a schedule. `next_tick` of the given one counts, and its history is kept from the stored one. A tick
+    /// that was handled after the given one was read does not come back ([`Schedule::replace`]).
     async fn put_schedule(&self, schedule: Schedule) -> Result<()>;
 
     /// Removes a schedule; false when there was none. Jobs that it created stay.

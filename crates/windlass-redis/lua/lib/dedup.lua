@@ -35,30 +35,52 @@ local function held_key(key)
   if row and (row.successor or not row.till or row.till > now) then return row end
   return nil
 end
-local function state_of(id)
+-- The state of a job that has not ended. One that cannot be read is set aside, and has.
+local function live_state(id)
   local j = E.readable(id)
-  -- One that was set aside has lost its key with the rest.
-  return j and not E.has_flag(j, 'q') and j.state or nil
+  local live = j and not E.has_flag(j, 'q') and (j.state == 's' or j.state == 'r' or j.state == 'a')
+  return live and j.state or nil
+end
+
+-- Gives a key to the job that waits behind its holder, and lets that job go ahead; frees it when there is none.
+local function hand_over(key, row)
+  local following = row.successor and E.readable(row.successor)
+  -- Only damage can make it anything but a job that waits.
+  if not following or not E.head(following) or not E.is_held(following) then return put_key(key, nil) end
+  put_key(key, { owner = following.id, till = following.ttl and now + following.ttl or nil, sticky = false })
+  -- It may have been asked to wait for a time of its own, too.
+  local due = tonumber(match(following.head_due, '^h(%d+)$') or nil)
+  if due and due > now then E.reschedule(following, due) else E.promote(following) end
+end
+
+-- Who holds a key, and the state of that job; no state for a throttle. A holder that cannot be read is set aside, and one
+-- that has ended or is gone holds the key no more: then the job that waits behind it does.
+local function live_holder(key)
+  -- Each round takes one job off the key, and a key has two at most.
+  for _ = 1, 3 do
+    local row = held_key(key)
+    if not row then return nil end
+    if row.sticky then return row end
+    local owner, state = row.owner, live_state(row.owner)
+    if state then return row, state end
+    -- When it was set aside just now, it has given the key away already.
+    local left = key_row(key)
+    if left and left.owner == owner then hand_over(key, left) end
+  end
+  return nil
 end
 
 -- What a job's key says about it: free, taken, replaces, behind.
 function E.key_verdict(job)
-  local row = held_key(job.key)
+  local row, state = live_holder(job.key)
   if not row then return 'free' end
-  if row.sticky then return 'taken', row.owner end
-  local state = state_of(row.owner)
   local yields = job.mode == 'replace' or job.mode == 'keep_last'
-  if yields and state and row.successor then
-    -- Whoever waits behind the holder is the one that has not started, whatever the holder does meanwhile.
-    return 'behind', row.owner, row.successor
-  end
-  if not state then return 'free' end
-  if not yields then return 'taken', row.owner end
-  if state == 'a' then
-    if job.mode == 'keep_last' then return 'behind', row.owner end
-    return 'free'
-  end
-  return 'replaces', row.owner
+  if row.sticky or not yields then return 'taken', row.owner end
+  -- Whoever waits behind the holder is the one that has not started, whatever the holder does meanwhile.
+  if row.successor then return 'behind', row.owner, row.successor end
+  if state ~= 'a' then return 'replaces', row.owner end
+  if job.mode == 'keep_last' then return 'behind', row.owner end
+  return 'free'
 end
 
 -- Gives the key to a job, or makes it the one that waits behind the active holder.
@@ -81,26 +103,15 @@ function E.free_key(j)
     return put_key(j.key, row)
   end
   if row.owner ~= j.id or row.sticky then return end
-  local following = row.successor and E.readable(row.successor)
-  if not following or not E.head(following) then return put_key(j.key, nil) end
-  put_key(j.key, { owner = following.id, till = following.ttl and now + following.ttl or nil, sticky = false })
-  -- It may have been asked to wait for a time of its own, too.
-  local due = tonumber(match(following.head_due, '^h(%d+)$') or nil)
-  if due and due > now then E.reschedule(following, due) else E.promote(following) end
+  hand_over(j.key, row)
 end
 
 -- An ended job comes back: it needs its key again. Answers who has it meanwhile.
 function E.retake_key(j)
-  local row = held_key(j.key)
-  if row then
-    if row.owner ~= j.id then
-      local state = state_of(row.owner)
-      if state and state ~= 'S' and state ~= 'F' and state ~= 'C' then return row.owner end
-    end
-    -- A throttle goes on until its time has run out, whoever comes back meanwhile.
-    if row.sticky then return nil end
-  end
-  E.take_key(j, false)
+  local row = live_holder(j.key)
+  if row and row.owner ~= j.id and (not row.sticky or live_state(row.owner)) then return row.owner end
+  -- A throttle goes on until its time has run out, whoever comes back meanwhile.
+  if not (row and row.sticky) then E.take_key(j, false) end
   return nil
 end
 

@@ -6,13 +6,16 @@ use crate::directory::settings_text;
 use crate::record::{due_text, escape, payload_text};
 use crate::reply::{Items, illegal, odd, one, state, state_letter};
 use crate::scripts::AT;
+use std::ops::RangeInclusive;
 use windlass_core::engine::Effects;
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::State;
 use windlass_core::name::QueueName;
 use windlass_core::store::{
-    Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, FeedEvent, Filter, Setting, check_batch,
+    Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, FeedEvent, Filter, Setting, Store as _,
+    check_batch,
 };
+use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 /// Changes that one script is given, at most. It makes as many of them as are little enough work for one step, because a server
@@ -125,18 +128,33 @@ impl RedisStore {
 
     pub(super) async fn change_matching(&self, request: ChangeMany) -> Result<ChangedMany> {
         let name = request.check()?;
-        let question = question(&request.filter, request.op);
-        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
-        if let ChangeManyOp::Obliterate { force } = request.op {
-            return self.obliterate(&name, force, request.max as usize, &question).await;
-        }
+        let now = self.now().await?;
+        let (began, cursor) = request.resume(now)?;
+        let question = question(&request.filter, request.question(began));
+        let cursor = cursor.map(|text| Cursor::decode(text, &question)).transpose()?;
+        let (changed, end) = match request.op {
+            ChangeManyOp::Obliterate { force } => self.obliterate(&name, force, request.max as usize).await?,
+            _ => self.change_found(&request, &(began..=now), cursor).await?,
+        };
+        Ok(ChangeMany::answer(began, changed, end.map(|cursor| cursor.encode(&question))))
+    }
+
+    /// Changes those that it finds from a place on; answers how many, and where it stopped.
+    async fn change_found(
+        &self,
+        request: &ChangeMany,
+        steps: &RangeInclusive<Timestamp>,
+        from: Option<Cursor>,
+    ) -> Result<(u64, Option<Cursor>)> {
         let only = request.filter.state.map(|state| [state]);
         let mode = Mode { states: Some(only.as_ref().map_or(request.op.states(), |only| only)), force: false };
-        let mut hunt = Hunt::new(request.filter, false, cursor).in_states(request.op.states());
+        let mut hunt = Hunt::new(request.filter.clone(), false, from).in_states(request.op.states());
         let mut found = Vec::new();
         let end = self
             .hunt(&mut hunt, request.max as usize, |job| {
-                found.push((job.id, job.life.cancel_requested, job.life.is_quarantined(), job.is_held()));
+                if !request.had_its_turn(steps, job.life.claimed_at) {
+                    found.push((job.id, job.life.cancel_requested, job.life.is_quarantined(), job.is_held()));
+                }
                 true
             })
             .await?;
@@ -153,11 +171,10 @@ impl RedisStore {
                 ChangeManyOp::RetryFailed | ChangeManyOp::PromoteAll | ChangeManyOp::CancelAll => {}
             }
         }
-        let changed = self.apply_all(mode, &asked).await?;
-        Ok(ChangedMany { changed, cursor: end.map(|cursor| cursor.encode(&question)) })
+        Ok((self.apply_all(mode, &asked).await?, end))
     }
 
-    async fn obliterate(&self, name: &QueueName, force: bool, max: usize, question: &str) -> Result<ChangedMany> {
+    async fn obliterate(&self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor>)> {
         match self.obliteration(name, "begin", force).await?.split_once(' ') {
             Some(("active", count)) => {
                 let reason =
@@ -180,10 +197,9 @@ impl RedisStore {
         let phase = if found.is_empty() { "rest" } else { "end" };
         if end.is_none() && self.obliteration(name, phase, force).await? != "left" {
             self.directory.forget(std::slice::from_ref(name));
-            return Ok(ChangedMany { changed, cursor: None });
+            return Ok((changed, None));
         }
-        let again = Cursor { queue: 0, state: State::Scheduled, place: None };
-        Ok(ChangedMany { changed, cursor: Some(again.encode(question)) })
+        Ok((changed, Some(Cursor { queue: 0, state: State::Scheduled, place: None })))
     }
 
     async fn obliteration(&self, name: &QueueName, phase: &str, force: bool) -> Result<String> {

@@ -4,7 +4,7 @@ use super::RedisStore;
 use super::change::event;
 use super::enqueue::{add_jobs, enqueued};
 use crate::link::Command;
-use crate::reply::{Items, maybe_time, number, odd, one, state, text};
+use crate::reply::{Items, maybe_one, maybe_time, number, odd, one, state, text};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use windlass_core::name::ScheduleName;
@@ -40,16 +40,35 @@ fn tick_text(tick: Option<Timestamp>) -> String {
     tick.map_or_else(|| "-".to_owned(), |tick| tick.as_ms().to_string())
 }
 
-#[async_trait]
-impl ScheduleStore for RedisStore {
-    async fn put_schedule(&self, schedule: Schedule) -> Result<()> {
-        schedule.check()?;
+/// How often a schedule is put again when it changes between the look and the step: at every tick, at most.
+const PUT_TRIES: u32 = 10;
+
+impl RedisStore {
+    /// Puts a schedule in place of the stored one; false when that has changed since it was read.
+    async fn put_over(&self, mut schedule: Schedule, stored: Option<&[u8]>) -> Result<bool> {
+        schedule.replace(stored.and_then(readable).as_ref())?;
         let mut call = self.caller.script(AT.put_schedule);
         call.arg(schedule.name.as_str()).arg(tick_text(schedule.next_tick));
         call.arg(if schedule.paused { "1" } else { "0" });
         call.arg(event(&FeedEvent::SchedulePut { schedule: schedule.name.clone() })?);
         call.arg(serde_json::to_vec(&schedule).map_err(|e| odd(&e.to_string()))?);
-        self.caller.run_durably(call).await.map(drop)
+        call.arg(stored.and_then(|stored| stored.split(|byte| *byte == b'\n').next()).unwrap_or_default());
+        Ok(one(self.caller.run_durably(call).await?)? == "ok")
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for RedisStore {
+    async fn put_schedule(&self, schedule: Schedule) -> Result<()> {
+        schedule.check()?;
+        for _ in 0..PUT_TRIES {
+            let ask = Command::new("HGET").arg(self.caller.keys.schedules()).arg(schedule.name.as_str());
+            let stored = maybe_one(self.caller.link.command(&ask).await?)?;
+            if self.put_over(schedule.clone(), stored.as_deref()).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Unavailable { reason: format!("the schedule `{}` changes all the time", schedule.name) })
     }
 
     async fn remove_schedule(&self, name: ScheduleName) -> Result<bool> {

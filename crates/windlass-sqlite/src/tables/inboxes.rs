@@ -66,15 +66,16 @@ impl Inboxes {
         run: u64,
         from: u64,
         max: usize,
-    ) -> Result<Vec<(u64, RunItem)>> {
+    ) -> Result<Vec<(u64, Option<RunItem>)>> {
         if let Some(end) = self.ends.get(&run).filter(|end| end.first <= from) {
             let items = (end.first..).zip(&end.items).skip_while(|(number, _)| *number < from);
-            return Ok(items.take(max).map(|(number, item)| (number, item.clone())).collect());
+            return Ok(items.take(max).map(|(number, item)| (number, Some(item.clone()))).collect());
         }
         self.flush(db)?;
         let sql = "SELECT number,item FROM windlass_inbox WHERE run=?1 AND number>=?2 ORDER BY number LIMIT ?3";
+        // One whose number cannot be read is left out. It comes behind all others, so that none is passed with it.
         db.all_readable(sql, params![Col(run), Col(from), limit(max)], |row| {
-            Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Json<RunItem>>(1)?.0))
+            Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Json<RunItem>>(1).ok().map(|item| item.0)))
         })
     }
 

@@ -79,8 +79,7 @@ impl<C: Source> Jobs<'_, C> {
         self.recent.forget(record.row);
         // It may get another id.
         *self.ids = Ids::default();
-        self.moves.settle(self.db)?;
-        places::take_everywhere(self.db, record.row)?;
+        places::take_everywhere(&mut self.moves.states(self.db)?, record.row)?;
         let (attempts_max, stalls_max) = (record.life.attempts_max, record.life.stalls_max);
         self.db.run(
             "UPDATE windlass_job SET id=?2,queue=?3,lane=?4,grp=?5,ord=?6,priority=?7,flags=?8,attempts_max=?9,\
@@ -119,9 +118,8 @@ impl<C: Source> Jobs<'_, C> {
                 params![Col(after.row.0), group, after.ord.0, after.priority, flags(after)],
             )?;
         }
-        if !self.moves.keep(before, after, self.recent.follows(after.row)) {
-            self.moves.settle(self.db)?;
-            places::move_to(self.db, before, after)?;
+        if !self.moves.keep(before, after) {
+            places::move_to(&mut self.moves.states(self.db)?, before, after)?;
         }
         self.recent.note_written(after);
         Ok(())
@@ -130,8 +128,7 @@ impl<C: Source> Jobs<'_, C> {
     pub(super) fn remove(self, record: &Record) -> Result<()> {
         self.ids.note_removed(record.id);
         self.recent.forget(record.row);
-        self.moves.settle(self.db)?;
-        places::take(self.db, record)?;
+        places::take(&mut self.moves.states(self.db)?, record)?;
         let row = [Col(record.row.0)];
         self.db.run("DELETE FROM windlass_job WHERE row=?1", row)?;
         self.db.run("DELETE FROM windlass_payload WHERE row=?1", row)?;

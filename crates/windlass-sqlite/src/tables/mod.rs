@@ -99,7 +99,7 @@ impl<C: Source> SqliteTables<C> {
 
     /// To be called before a transaction ends: writes what has changed.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.moves.settle(&mut self.db)?;
+        self.moves.states(&mut self.db)?;
         self.run_rows.flush(&mut self.db)?;
         self.histories.flush(&mut self.db)?;
         self.inboxes.flush(&mut self.db)?;
@@ -115,9 +115,12 @@ impl<C: Source> SqliteTables<C> {
         Ok(())
     }
 
-    /// The number of the feed's last entry, as far as this connection knows.
-    pub(crate) fn known_feed_end(&mut self) -> Result<u64> {
-        self.meta.feed_end(&mut self.db)
+    /// The number of the feed's last entry, read in a transaction of its own.
+    pub(crate) fn stored_feed_end(&mut self) -> Result<u64> {
+        self.db.begin("BEGIN")?;
+        let end = self.meta.feed_end(&mut self.db);
+        self.db.roll_back();
+        end
     }
 }
 

@@ -2,6 +2,9 @@
 //! statement costs more than a row, so those of one transaction share theirs.
 //!
 //! They are written before anything else looks at the tables of jobs and states, and at the end of the transaction.
+//!
+//! Jobs that were ready one behind the other are deleted as a range. A job that becomes ready in between would be deleted
+//! with them; so all that writes to the tables of the states needs [`States`], and whoever gets that ends the ranges.
 
 use super::places::{self, bind};
 use super::records::flags;
@@ -11,7 +14,7 @@ use crate::values::Col;
 use rusqlite::{Statement, params};
 use std::borrow::Borrow;
 use std::sync::LazyLock;
-use windlass_core::engine::{Fresh, GroupId, LaneId, Ord64, Record, Row};
+use windlass_core::engine::{Fresh, GroupId, LaneId, NumberMap, Ord64, Record, Row};
 use windlass_core::job::State;
 use windlass_core::{Error, Result};
 
@@ -46,6 +49,17 @@ struct Run {
     last: (Ord64, Row),
 }
 
+/// The tables of the states, to be written to: nothing waits to be written there, and no two jobs count as neighbours.
+pub(super) struct States<'d, C> {
+    db: &'d mut Db<C>,
+}
+
+impl<C> States<'_, C> {
+    pub(super) fn db(&mut self) -> &mut Db<C> {
+        self.db
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     added: Vec<Fresh>,
@@ -53,6 +67,8 @@ pub(super) struct Moves {
     from_active: Vec<Row>,
     to_active: Vec<Record>,
     to_ended: Vec<Record>,
+    /// Ready jobs, and the one just before each: as they were read, and nothing was written to the states since.
+    behind: NumberMap<Row, Row>,
 }
 
 impl Moves {
@@ -61,13 +77,22 @@ impl Moves {
         self.added.push(fresh);
     }
 
-    /// Keeps a move for later, if it is one of the two. `follows` is the ready job just before this one.
-    pub(super) fn keep(&mut self, before: &Record, after: &Record, follows: Option<Row>) -> bool {
+    /// A ready job was read, and the one just before it in the same group and lane, if that is sure.
+    pub(super) fn note_ready(&mut self, row: Row, before: Option<Row>) {
+        match before {
+            Some(before) => self.behind.insert(row, before),
+            None => self.behind.remove(&row),
+        };
+    }
+
+    /// Keeps a move for later, if it is one of the two.
+    pub(super) fn keep(&mut self, before: &Record, after: &Record) -> bool {
         match (before.state(), after.state(), before.group) {
             (State::Ready, State::Active, Some(group)) => {
                 let (of, place) = ((before.lane, group), (before.ord, before.row));
+                let neighbour = self.behind.get(&before.row).copied();
                 match self.from_ready.last_mut() {
-                    Some(run) if run.of == of && Some(run.last.1) == follows => run.last = place,
+                    Some(run) if run.of == of && Some(run.last.1) == neighbour => run.last = place,
                     _ => self.from_ready.push(Run { of, first: place, last: place }),
                 }
                 self.to_active.push(after.clone());
@@ -88,49 +113,54 @@ impl Moves {
         self.added.is_empty() && self.to_active.is_empty() && self.to_ended.is_empty()
     }
 
-    /// Writes them.
+    /// Writes what was kept, so that the tables can be read.
     pub(super) fn settle<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        put_jobs(db, &self.added)?;
-        self.added.clear();
+        if self.is_empty() { Ok(()) } else { self.states(db).map(drop) }
+    }
+
+    /// Writes what was kept, so that the tables can be written to.
+    pub(super) fn states<'d, C: Source>(&mut self, db: &'d mut Db<C>) -> Result<States<'d, C>> {
+        self.behind.clear();
+        let mut states = States { db };
+        // The ranges go first: what was added since they were read may stand within them.
         for Run { of: (lane, group), first, last } in self.from_ready.drain(..) {
             // With the row: two jobs may stand in one place when the sequence was damaged.
             let sql = "DELETE FROM windlass_ready \
                        WHERE lane=?1 AND grp=?2 AND (ord,row)>=(?3,?4) AND (ord,row)<=(?5,?6)";
             let (from, to) = ((first.0.0, Col(first.1.0)), (last.0.0, Col(last.1.0)));
-            db.run(sql, params![Col(lane.0), Col(group.0), from.0, from.1, to.0, to.1])?;
+            states.db.run(sql, params![Col(lane.0), Col(group.0), from.0, from.1, to.0, to.1])?;
         }
+        put_jobs(&mut states, &self.added)?;
+        self.added.clear();
         let (many, rest) = self.from_active.as_chunks::<ROWS>();
         for rows in many {
-            db.run(&TAKE_ACTIVE, rows.map(|row| Col(row.0)))?;
+            states.db.run(&TAKE_ACTIVE, rows.map(|row| Col(row.0)))?;
         }
         for row in rest {
-            places::take_active(db, *row)?;
+            places::take_active(&mut states, *row)?;
         }
         self.from_active.clear();
-        put_all(db, &PUT_ACTIVE, &self.to_active, places::bind_active)?;
+        put_all(&mut states, &PUT_ACTIVE, &self.to_active, places::bind_active)?;
         self.to_active.clear();
-        put_all(db, &PUT_ENDED, &self.to_ended, places::bind_ended)?;
+        put_all(&mut states, &PUT_ENDED, &self.to_ended, places::bind_ended)?;
         self.to_ended.clear();
-        Ok(())
+        Ok(states)
     }
 }
 
 /// Adds jobs.
-fn put_jobs<C: Source>(db: &mut Db<C>, added: &[Fresh]) -> Result<()> {
+fn put_jobs<C: Source>(states: &mut States<'_, C>, added: &[Fresh]) -> Result<()> {
     let (many, rest) = added.as_chunks::<ROWS>();
     for added in many {
-        put_some_jobs(db, &PUT_JOBS, added)?;
+        put_some_jobs(states.db, &PUT_JOBS, added)?;
     }
     for added in rest {
-        put_some_jobs(db, PUT_JOB, std::slice::from_ref(added))?;
+        put_some_jobs(states.db, PUT_JOB, std::slice::from_ref(added))?;
     }
     let (fresh, others): (Vec<&Record>, Vec<&Record>) =
         added.iter().map(|fresh| &fresh.record).partition(|record| places::is_fresh(record));
-    put_all(db, &PUT_FRESH, &fresh, places::bind_fresh)?;
-    others.into_iter().try_for_each(|record| places::put(db, record))
+    put_all(states, &PUT_FRESH, &fresh, places::bind_fresh)?;
+    others.into_iter().try_for_each(|record| places::put(states, record))
 }
 
 fn put_some_jobs<C: Source>(db: &mut Db<C>, sql: &'static str, added: &[Fresh]) -> Result<()> {
@@ -170,14 +200,14 @@ fn bind_job(
 
 /// Puts jobs into their states, `ROWS` at a time.
 fn put_all<C: Source, R: Borrow<Record>>(
-    db: &mut Db<C>,
+    states: &mut States<'_, C>,
     sql: &'static str,
     records: &[R],
     bind: fn(&mut Statement<'_>, usize, &Record) -> rusqlite::Result<usize>,
 ) -> Result<()> {
     let (many, rest) = records.as_chunks::<ROWS>();
     for records in many {
-        let put = db.run_bound(sql, |statement| {
+        let put = states.db.run_bound(sql, |statement| {
             let mut at = 1;
             for record in records {
                 at = bind(statement, at, record.borrow())?;
@@ -187,12 +217,12 @@ fn put_all<C: Source, R: Borrow<Record>>(
         if put < ROWS {
             // A damaged row says to be one of these jobs'.
             for record in records {
-                places::take_everywhere(db, record.borrow().row)?;
-                places::put(db, record.borrow())?;
+                places::take_everywhere(states, record.borrow().row)?;
+                places::put(states, record.borrow())?;
             }
         }
     }
-    rest.iter().try_for_each(|record| places::put(db, record.borrow()))
+    rest.iter().try_for_each(|record| places::put(states, record.borrow()))
 }
 
 #[cfg(test)]
@@ -200,7 +230,7 @@ mod tests {
     use crate::tables::SqliteTables;
     use crate::values::Col;
     use rusqlite::Connection;
-    use windlass_core::engine::{Record, Step, Tables};
+    use windlass_core::engine::{Fresh, Record, Step, Tables};
     use windlass_core::id::{JobId, Token};
     use windlass_core::job::{Event, JobSpec, NewJob, Next, next};
     use windlass_core::payload::Payload;
@@ -215,6 +245,7 @@ mod tests {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
         let mut tables = SqliteTables::new(conn);
+        tables.db.begin("BEGIN").unwrap();
         let spec = JobSpec::new("q".try_into().unwrap(), "work".try_into().unwrap(), Payload::default());
         let jobs = (1..=count).map(|n| NewJob::new(JobId::from_parts(0, n), spec.clone())).collect();
         let random = StrongRandom::seeded(1);
@@ -294,5 +325,32 @@ mod tests {
         tables.flush().unwrap();
         let row = |at: usize| jobs[at].row.0;
         assert_eq!((rows(&conn, "active"), rows(&conn, "ended")), (vec![row(0), row(2)], vec![row(1)]));
+    }
+
+    #[test]
+    fn a_job_that_comes_back_between_two_that_were_read_as_neighbours_stays_ready() {
+        let conn = Connection::open_in_memory().unwrap();
+        let (mut tables, jobs) = filled(&conn, 3);
+        let between = lease(&mut tables, &jobs[1]);
+        tables.ready(jobs[0].lane, jobs[0].group.unwrap(), None, 8).unwrap();
+        change(&mut tables, &between, &Event::Release { token: TOKEN, started: false });
+        lease(&mut tables, &jobs[0]);
+        lease(&mut tables, &jobs[2]);
+        tables.flush().unwrap();
+        assert_eq!(rows(&conn, "ready"), vec![between.row.0]);
+    }
+
+    #[test]
+    fn a_job_that_is_added_between_two_that_were_leased_as_neighbours_stays_ready() {
+        let conn = Connection::open_in_memory().unwrap();
+        let (mut tables, jobs) = filled(&conn, 3);
+        let spec = tables.spec(jobs[1].row).unwrap();
+        tables.remove_job(&jobs[1]).unwrap();
+        tables.ready(jobs[0].lane, jobs[0].group.unwrap(), None, 8).unwrap();
+        lease(&mut tables, &jobs[0]);
+        lease(&mut tables, &jobs[2]);
+        tables.insert_job(Fresh { record: jobs[1].clone(), spec }).unwrap();
+        tables.flush().unwrap();
+        assert_eq!(rows(&conn, "ready"), vec![jobs[1].row.0]);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::jobs::Jobs;
 use super::limit;
+use super::moves::States;
 use super::records::{BEHIND_READY, HELD, SELECT_READY, read};
 use super::specs;
-use crate::db::{Db, Source};
+use crate::db::Source;
 use crate::values::Col;
 use rusqlite::types::{ToSql, Value};
 use rusqlite::{Row as SqlRow, Statement, params};
@@ -16,12 +17,12 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 /// Takes a job from where it stood to where it stands now.
-pub(super) fn move_to<C: Source>(db: &mut Db<C>, before: &Record, after: &Record) -> Result<()> {
+pub(super) fn move_to<C: Source>(states: &mut States<'_, C>, before: &Record, after: &Record) -> Result<()> {
     if only_renewed(before, after) {
-        return renew(db, after);
+        return renew(states, after);
     }
-    take(db, before)?;
-    put(db, after)
+    take(states, before)?;
+    put(states, after)
 }
 
 /// True when nothing but the end of the lease differs.
@@ -34,52 +35,57 @@ fn only_renewed(before: &Record, after: &Record) -> bool {
     same == *after
 }
 
-fn renew<C: Source>(db: &mut Db<C>, after: &Record) -> Result<()> {
+fn renew<C: Source>(states: &mut States<'_, C>, after: &Record) -> Result<()> {
     let expires_at = after.life.held.as_ref().map(|held| Col(held.expires_at));
-    db.run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at]).map(drop)
+    states
+        .db()
+        .run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at])
+        .map(drop)
 }
 
 /// Takes a job out of its state.
-pub(super) fn take<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
+pub(super) fn take<C: Source>(states: &mut States<'_, C>, record: &Record) -> Result<()> {
     let row = Col(record.row.0);
     let taken = match record.state() {
-        State::Scheduled => db.run("DELETE FROM windlass_scheduled WHERE row=?1", [row]),
+        State::Scheduled => states.db().run("DELETE FROM windlass_scheduled WHERE row=?1", [row]),
         State::Ready => {
             let group = record.group.map(|id| Col(id.0));
             let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord=?3 AND row=?4";
-            db.run(sql, params![Col(record.lane.0), group, record.ord.0, row])
+            states.db().run(sql, params![Col(record.lane.0), group, record.ord.0, row])
         }
-        State::Active => return take_active(db, record.row),
-        State::Succeeded | State::Failed | State::Cancelled => db.run("DELETE FROM windlass_ended WHERE row=?1", [row]),
+        State::Active => return take_active(states, record.row),
+        State::Succeeded | State::Failed | State::Cancelled => {
+            states.db().run("DELETE FROM windlass_ended WHERE row=?1", [row])
+        }
     };
     taken.map(drop)
 }
 
-pub(super) fn take_active<C: Source>(db: &mut Db<C>, row: Row) -> Result<()> {
-    db.run("DELETE FROM windlass_active WHERE row=?1", [Col(row.0)]).map(drop)
+pub(super) fn take_active<C: Source>(states: &mut States<'_, C>, row: Row) -> Result<()> {
+    states.db().run("DELETE FROM windlass_active WHERE row=?1", [Col(row.0)]).map(drop)
 }
 
 /// Takes a job out of every state, wherever a damaged row may say that it is. Looks through all ready jobs.
-pub(super) fn take_everywhere<C: Source>(db: &mut Db<C>, row: Row) -> Result<()> {
+pub(super) fn take_everywhere<C: Source>(states: &mut States<'_, C>, row: Row) -> Result<()> {
     let row = [Col(row.0)];
-    db.run("DELETE FROM windlass_scheduled WHERE row=?1", row)?;
-    db.run("DELETE FROM windlass_ready WHERE row=?1", row)?;
-    db.run("DELETE FROM windlass_active WHERE row=?1", row)?;
-    db.run("DELETE FROM windlass_ended WHERE row=?1", row)?;
+    states.db().run("DELETE FROM windlass_scheduled WHERE row=?1", row)?;
+    states.db().run("DELETE FROM windlass_ready WHERE row=?1", row)?;
+    states.db().run("DELETE FROM windlass_active WHERE row=?1", row)?;
+    states.db().run("DELETE FROM windlass_ended WHERE row=?1", row)?;
     Ok(())
 }
 
 /// Puts a job into its state.
-pub(super) fn put<C: Source>(db: &mut Db<C>, record: &Record) -> Result<()> {
-    if insert(db, record)? == 0 {
+pub(super) fn put<C: Source>(states: &mut States<'_, C>, record: &Record) -> Result<()> {
+    if insert(states, record)? == 0 {
         // A damaged row says to be this job's.
-        take_everywhere(db, record.row)?;
-        insert(db, record)?;
+        take_everywhere(states, record.row)?;
+        insert(states, record)?;
     }
     Ok(())
 }
 
-fn insert<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
+fn insert<C: Source>(states: &mut States<'_, C>, record: &Record) -> Result<usize> {
     let (sql, bind): (_, fn(&mut Statement<'_>, usize, &Record) -> _) = match record.state() {
         State::Scheduled => (PUT_SCHEDULED, bind_scheduled),
         State::Ready if is_fresh(record) => (PUT_FRESH, bind_fresh),
@@ -87,7 +93,7 @@ fn insert<C: Source>(db: &mut Db<C>, record: &Record) -> Result<usize> {
         State::Active => (PUT_ACTIVE, bind_active),
         State::Succeeded | State::Failed | State::Cancelled => (PUT_ENDED, bind_ended),
     };
-    db.run_bound(sql, |statement| bind(statement, 1, record).map(drop))
+    states.db().run_bound(sql, |statement| bind(statement, 1, record).map(drop))
 }
 
 // What can be in the way of these is a damaged row, which must not fail the transaction of others: hence the `IGNORE`.
@@ -189,21 +195,22 @@ impl<C: Source> Jobs<'_, C> {
     ) -> Result<Vec<(Ord64, Row)>> {
         let after = after.map_or(i64::MIN, |ord| ord.0);
         loop {
-            let recent = &mut *self.recent;
-            let mut follows = None;
+            let (recent, moves) = (&mut *self.recent, &mut *self.moves);
+            let mut last = None;
             let met = self.db.all(SELECT_READY, params![Col(of.0.0), Col(of.1.0), after, limit(max)], |row| {
                 let known: Option<Ord64> = row.get(BEHIND_READY).ok().map(Ord64);
                 match read(row) {
                     Ok(record) if (record.lane, record.group) == (of.0, Some(of.1)) && known == Some(record.ord) => {
                         let (ord, at) = (record.ord, record.row);
+                        moves.note_ready(at, last);
                         if let Ok(spec) = specs::read_at(row, BEHIND_READY + 1) {
-                            recent.note_ahead(record, spec, follows);
+                            recent.note_ahead(record, spec);
                         }
-                        follows = Some(at);
+                        last = Some(at);
                         Ok(Met::Ready(ord, at))
                     }
                     _ => {
-                        follows = None;
+                        last = None;
                         Ok(Met::Doubtful { ord: row.get(0)?, row: row.get(1)? })
                     }
                 }

@@ -27,8 +27,6 @@ pub(super) struct Recent {
 struct Ahead {
     record: Record,
     stored: Option<Stored>,
-    /// The ready job just before it.
-    follows: Option<Row>,
 }
 
 impl Recent {
@@ -54,13 +52,8 @@ impl Recent {
         self.last = Some(record.clone());
     }
 
-    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored, follows: Option<Row>) {
-        self.ahead.insert(record.row, Ahead { record, stored: Some(stored), follows });
-    }
-
-    /// The ready job just before this one, as far as a claim has seen it.
-    pub(super) fn follows(&self, row: Row) -> Option<Row> {
-        self.ahead.get(&row).and_then(|ahead| ahead.follows)
+    pub(super) fn note_ahead(&mut self, record: Record, stored: Stored) {
+        self.ahead.insert(record.row, Ahead { record, stored: Some(stored) });
     }
 
     pub(super) fn note_written(&mut self, record: &Record) {

@@ -184,7 +184,7 @@ impl<C: Source> RunTables for SqliteTables<C> {
         self.inboxes.append(run, number, item)
     }
 
-    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, RunItem)>> {
+    fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         let run = self.number(id)?;
         self.inboxes.read(&mut self.db, run, from, limit)
     }
@@ -251,7 +251,9 @@ mod tests {
     fn opened(conn: &Connection) -> SqliteTables<&Connection> {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
-        SqliteTables::new(conn)
+        let mut tables = SqliteTables::new(conn);
+        tables.db.begin("BEGIN").unwrap();
+        tables
     }
 
     fn create(tables: &mut SqliteTables<&Connection>, n: u128, definition: &'static [u8]) {

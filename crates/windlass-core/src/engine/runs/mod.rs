@@ -293,25 +293,31 @@ impl<T: Tables> Step<'_, T> {
         Ok(runs.len())
     }
 
+    /// The oldest items of an inbox, and the number behind the last one that was looked at. One that cannot be read is left
+    /// out, and counts as handled with the others.
+    fn oldest_items(&mut self, row: &RunRow) -> Result<(Vec<RunItem>, u64)> {
+        let found = self.tables.inbox(row.id, row.inbox_first, INBOX_ITEMS_MAX)?;
+        // Those that are not there at all are passed when nothing else follows.
+        let end = if found.len() < INBOX_ITEMS_MAX { Some(row.inbox_next) } else { None };
+        let (mut inbox, mut bytes, mut to) = (Vec::new(), 0, row.inbox_first);
+        for (number, item) in found {
+            bytes += item.as_ref().map_or(0, weight);
+            if bytes > INBOX_BYTES && !inbox.is_empty() {
+                return Ok((inbox, to));
+            }
+            inbox.extend(item);
+            to = number.saturating_add(1).min(row.inbox_next);
+        }
+        Ok((inbox, end.unwrap_or(to)))
+    }
+
     fn hold_run(&mut self, before: &RunRow, claim: &RunClaim) -> Result<ClaimedRun> {
         let token = Token::from_bits(self.random.next_u64());
         let expires_at = self.now.plus_ms(claim.lease_ms);
         let held = Held { token, worker: claim.engine.clone(), expires_at };
         let row = RunRow { held: Some(held), ready: None, ..before.clone() };
         self.tables.put_run(Some(before), &row)?;
-        let (mut inbox, mut bytes, mut inbox_to) = (Vec::new(), 0, row.inbox_first);
-        for (number, item) in self.tables.inbox(row.id, row.inbox_first, INBOX_ITEMS_MAX)? {
-            bytes += weight(&item);
-            if bytes > INBOX_BYTES && !inbox.is_empty() {
-                break;
-            }
-            inbox.push(item);
-            inbox_to = number + 1;
-        }
-        if inbox.len() < INBOX_ITEMS_MAX && bytes <= INBOX_BYTES {
-            // Whatever else there is cannot be read.
-            inbox_to = row.inbox_next;
-        }
+        let (inbox, inbox_to) = self.oldest_items(&row)?;
         Ok(ClaimedRun {
             lease: RunLease { run: row.id, token },
             expires_at,
