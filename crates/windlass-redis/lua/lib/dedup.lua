@@ -82,7 +82,12 @@ function E.free_key(j)
   end
   if row.owner ~= j.id or row.sticky then return end
   local following = row.successor and E.readable(row.successor)
-  if not following or not E.head(following) then return put_key(j.key, nil) end
+  if not following or not E.head(following) then
+    put_key(j.key, nil)
+    -- It waits for nobody any more, and would wait for ever.
+    if following then E.set_aside(following, 'its record cannot be read') end
+    return
+  end
   put_key(j.key, { owner = following.id, till = following.ttl and now + following.ttl or nil, sticky = false })
   -- It may have been asked to wait for a time of its own, too.
   local due = tonumber(match(following.head_due, '^h(%d+)$') or nil)
