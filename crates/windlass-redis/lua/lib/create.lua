@@ -131,6 +131,15 @@ local function drop_empty_lane(q, d, labelled)
   return false
 end
 
+-- Whether the queue of a new job is there and cannot be read, or its plain group cannot. Another queue of this name would hide
+-- the jobs of the first. The other jobs of the call go on.
+local function is_damaged(job)
+  local name = call_lanes[job.lane_no].queue_name
+  local q = E.find_queue(name)
+  if q then return not E.group(q.plain) end
+  return E.queue_ids[name] and true
+end
+
 -- The queue and the lane of a new job, made if they are not there; nil and why not.
 local function lane_for(job)
   local l = call_lanes[job.lane_no]
@@ -320,6 +329,7 @@ end
 function E.enqueue_one(job)
   local same = same_job(job)
   if same then return same end
+  if is_damaged(job) then return 'damaged' end
   if not job.key then return create(job, nil) or 'created' end
   E.flush_created()
   local verdict, holder, waiting = E.key_verdict(job)
@@ -360,6 +370,7 @@ function E.refusals(jobs)
   return refused and answers or nil
 end
 function E.refusal(job, plans)
+  if is_damaged(job) then return 'damaged' end
   local l = call_lanes[job.lane_no]
   local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
   if known and job.run then return nil end
