@@ -58,7 +58,7 @@ function ops.retry(j, argument)
     E.hput(E.EXTRA, j.id .. ':r', false)
     E.hput(E.EXTRA, j.id .. ':p', false)
   end
-  E.retry(j, due_of(argument))
+  return E.retry(j, due_of(argument))
 end
 function ops.reprioritise(j, argument)
   if j.state ~= 's' and j.state ~= 'r' then return 'illegal ' .. j.state .. ' reprioritise' end

@@ -4,7 +4,7 @@
 -- ARGV    clock, bell prefix, publish command; `1` for all or nothing, `2` to ask for refusals alone; lanes as create.lua reads them; count of jobs,
 --         then the jobs as create.lua reads them
 -- Answers `all` when all were created; else of each `created`, `existing`, `deduplicated <by>`, `replaced <old>`, `held <behind>`, `duplicate`, `full <max>`,
---         `lanes <count>`, `kinds <count>`; or `bystander` when another one of all-or-nothing was refused;
+--         `lanes <count>`, `kinds <count>`, `damaged` when its queue cannot be read; or `bystander` when another one of all-or-nothing was refused;
 --         `keys` when there is no store yet and not all keys were given: call again with all
 -- Bounds  one round per job, one directory of 2,048 lanes per new lane
 

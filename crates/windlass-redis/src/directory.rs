@@ -3,7 +3,7 @@
 //! Every queue has a version that rises with its lanes and settings. A claim carries the version that it was planned by,
 //! and the store answers `stale` when it is not the present one: so nothing depends on this being up to date.
 
-use crate::reply::{Items, number, odd};
+use crate::reply::{Items, number, odd, text};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,19 +94,21 @@ fn counts_of(stored: &str) -> Result<QueueCounts> {
     Ok(QueueCounts::from_array(counts))
 }
 
-/// A queue and its name, from the seven items that `queues.lua` answers for each.
-fn queue_of(items: &mut Items) -> Result<(QueueName, Arc<Queue>)> {
+/// A queue by its name and version, from the seven items that `queues.lua` answers for each; the rest may be unreadable.
+fn queue_of(items: &mut Items) -> Result<(QueueName, String, Result<Queue>)> {
     let id = items.number()?;
     let name = QueueName::new(items.text()?)?;
-    let counts = counts_of(&items.text()?)?;
-    let settings_text = items.text()?;
-    let version = items.text()?;
-    let lanes = items.bytes()?;
+    let (counts, settings, version, lanes) = (items.bytes()?, items.bytes()?, items.text()?, items.bytes()?);
+    let lanes_used = u32::try_from(items.number()?).unwrap_or(u32::MAX);
     // A line that cannot be read is no lane: jobs of the others go on.
     let lanes = String::from_utf8_lossy(&lanes).lines().filter_map(|line| lane_of(&name, line).ok()).collect();
-    let lanes_used = u32::try_from(items.number()?).unwrap_or(u32::MAX);
-    let settings = settings_of(&settings_text)?;
-    Ok((name, Arc::new(Queue { id, version, settings, settings_text, lanes, counts, lanes_used })))
+    let read = || {
+        let (counts, settings_text) = (counts_of(text(&counts)?)?, text(&settings)?.to_owned());
+        let settings = settings_of(&settings_text)?;
+        Ok(Queue { id, version: version.clone(), settings, settings_text, lanes, counts, lanes_used })
+    };
+    let queue = read();
+    Ok((name, version, queue))
 }
 
 /// Queues by name, lanes by number.
@@ -118,6 +120,9 @@ pub(crate) struct Directory {
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<QueueName, Arc<Queue>>,
+    /// Versions of queues that the scripts can read and this program cannot, such as those with damaged settings. A claim is
+    /// planned without their jobs, so that the other queues of its worker go on.
+    unreadable: HashMap<QueueName, String>,
     lanes: HashMap<u64, Arc<Lane>>,
 }
 
@@ -125,20 +130,25 @@ impl Directory {
     /// Learns what `queues.lua` answered; answers it in the store's order.
     pub(crate) fn learn(&self, mut items: Items) -> Result<Vec<(QueueName, Arc<Queue>)>> {
         let mut all = Vec::new();
+        let mut inner = self.inner.write();
         while items.left() > 0 {
             let mut seven = items.take(QUEUE_ITEMS);
+            // One that cannot be read must not hide the others.
             match queue_of(&mut seven) {
-                Ok(queue) => all.push(queue),
-                // One that cannot be read must not hide the others.
+                Ok((name, _, Ok(queue))) => {
+                    let queue = Arc::new(queue);
+                    inner.lanes.extend(queue.lanes.iter().map(|lane| (lane.id, Arc::clone(lane))));
+                    inner.unreadable.remove(&name);
+                    inner.queues.insert(name.clone(), Arc::clone(&queue));
+                    all.push((name, queue));
+                }
+                Ok((name, version, Err(error))) => {
+                    tracing::warn!(%error, queue = %name, "a queue cannot be read; none of its jobs are claimed");
+                    inner.queues.remove(&name);
+                    inner.unreadable.insert(name, version);
+                }
                 Err(error) => tracing::warn!(%error, "a queue cannot be read"),
             }
-        }
-        let mut inner = self.inner.write();
-        for (name, queue) in &all {
-            for lane in &queue.lanes {
-                inner.lanes.insert(lane.id, Arc::clone(lane));
-            }
-            inner.queues.insert(name.clone(), Arc::clone(queue));
         }
         Ok(all)
     }
@@ -148,11 +158,17 @@ impl Directory {
         let mut inner = self.inner.write();
         for name in names {
             inner.queues.remove(name);
+            inner.unreadable.remove(name);
         }
     }
 
     pub(crate) fn queue(&self, name: &QueueName) -> Option<Arc<Queue>> {
         self.inner.read().queues.get(name).cloned()
+    }
+
+    /// Whether the scripts can read a queue and this program cannot.
+    pub(crate) fn is_unreadable(&self, name: &QueueName) -> bool {
+        self.inner.read().unreadable.contains_key(name)
     }
 
     pub(crate) fn lane(&self, id: u64) -> Option<Arc<Lane>> {
@@ -162,7 +178,8 @@ impl Directory {
     /// The lanes of a queue that a claim may take from, and the version it is planned by.
     pub(crate) fn plan(&self, name: &QueueName, request: &ClaimRequest) -> (String, Vec<u64>) {
         let Some(queue) = self.queue(name) else {
-            return ("-".to_owned(), Vec::new());
+            let version = self.inner.read().unreadable.get(name).cloned();
+            return (version.unwrap_or_else(|| "-".to_owned()), Vec::new());
         };
         let fits = |lane: &&Arc<Lane>| {
             request.kinds.contain(&lane.kind)

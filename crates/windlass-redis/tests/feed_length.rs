@@ -60,6 +60,22 @@ async fn a_step_forgets_a_bounded_number_of_entries() {
     assert_eq!(length(&server), 40_949 + ENTRIES - 2 * 8_192);
 }
 
+/// A store of schedules and single jobs has steps of one event: as many entries are added between two looks as events.
+#[tokio::test]
+async fn a_feed_of_steps_with_one_event_keeps_its_length() {
+    // One short of a multiple of 4,096, which is where a step looks.
+    let (server, store) = filled("4095");
+    server.command(&["HSET", "{windlass}:meta", "feed_events", "1000"]).unwrap();
+    for round in 1..=4_u32 {
+        enqueue(&store, vec![job()]).await;
+        assert_eq!(length(&server), 1_000, "after {} events", round * 4_096);
+        let more = "for i = ARGV[1] * 4096 + 1, ARGV[1] * 4096 + 4095 do \
+                    redis.call('XADD', KEYS[2], i .. '-0', 'n', i, 't', 1, 'q', '', 'e', 'fired 1 \"s\"') \
+                    redis.call('HSET', KEYS[1], 'feed', i, 'events', i) end";
+        server.command(&["EVAL", more, "2", "{windlass}:meta", "{windlass}:feed", &round.to_string()]).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_length_that_cannot_be_read_is_the_default() {
     let (server, store) = filled("40948");

@@ -409,8 +409,8 @@ fn a_queue_that_cannot_be_read_stops_no_other() {
             store.sweep(Sweep { kind, max: 100 }).await.unwrap();
         }
         // It is not made a second time: that would hide its jobs.
-        let refused = store.enqueue(windlass_core::store::EnqueueRequest::new(vec![job()])).await.unwrap_err();
-        assert!(matches!(&refused, Error::Corrupt { what } if what.contains("the queue q")), "{refused}");
+        let refused = enqueue_one(&store, job()).await.unwrap_err();
+        assert!(matches!(&refused, Error::Corrupt { what } if what.contains("the queue `q`")), "{refused}");
         // Mended, everything is there.
         scene.raw.set("meta", format!("q{queue}"), whole).await;
         assert_eq!(scene.work(&store).await.len(), 3);

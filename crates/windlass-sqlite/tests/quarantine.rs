@@ -306,6 +306,26 @@ fn the_worker_of_a_damaged_job_is_told_that_its_lease_is_lost() {
     });
 }
 
+/// A job that becomes ready needs its group, which only its spec names; the other changes write the spec anew.
+#[test]
+fn a_change_that_needs_a_damaged_spec_sets_its_job_aside() {
+    block(async {
+        for op in [ChangeOp::Promote, ChangeOp::Reschedule(Due::Now), ChangeOp::Reprioritise(3)] {
+            let mut scene = Scene::new(Ready).await;
+            let grouped = job_with(|spec| spec.group = Some("g".try_into().unwrap()));
+            scene.victim = enqueue(&scene.store, vec![grouped.due(Due::DelayMs(LEASE_MS))]).await[0];
+            scene.damage("UPDATE windlass_job SET rest='{\"group' WHERE row=?1");
+            let change = Change { id: scene.victim, op: op.clone() };
+            let changed = scene.store.change(vec![change]).await.unwrap().remove(0);
+            assert!(matches!(changed, Err(Error::Corrupt { .. })), "{op:?}: {changed:?}");
+            assert_eq!(get(&scene.store, scene.victim).await.state, State::Failed, "{op:?}");
+            shown_as_quarantined(&scene, scene.victim).await;
+            assert_eq!(counts(&scene.store).await, recount(&scene.path), "{op:?}");
+            scene.others_go_on().await;
+        }
+    });
+}
+
 #[test]
 fn damaged_notes_do_not_hide_or_stop_their_job() {
     block(async {

@@ -23,7 +23,13 @@ impl<T: Tables> Step<'_, T> {
         if record.quarantined && change.op != ChangeOp::Remove {
             return Err(Error::corrupt(format!("the job {} is quarantined; look at it, then remove it", change.id)));
         }
-        let after = self.change_record(&record, change.op)?;
+        let after = match self.change_record(&record, change.op) {
+            Err(Error::Corrupt { what }) => {
+                self.set_aside(record.row, &what)?;
+                return Err(Error::Corrupt { what });
+            }
+            other => other?,
+        };
         Ok(Changed { state: after.map(|record| record.state()) })
     }
 

@@ -111,9 +111,9 @@ function E.apply(j, verb, change)
   E.touch(j)
   if from == to then
     if verb ~= 'renew' then E.note(j, verb, from, to) end
-    if to == 'r' and j.ord < ord then
+    if to == 'r' and E.is_before(j.ord, ord) then
       local l = E.lane(j.lane)
-      if j.ord < l.head then
+      if E.is_before(j.ord, l.head) then
         l.head = j.ord
         E.touch_lane(l)
       end
@@ -177,14 +177,27 @@ local function finish(j, state)
   j.token, j.expires, j.worker, j.due, j.finished = nil, nil, nil, nil, now
 end
 
--- The verbs. Each answers nil, or the name of the state that forbids it.
+-- Changes a job that waits or has ended, and wakes it. A ready job stands in the index by its group, which its record names: a
+-- job whose record cannot be read is set aside instead, and the answer is `corrupt`.
+local function apply_and_wake(j, verb, due, change)
+  if due <= now and not E.group_for(j, E.queue(j.queue)) then
+    E.set_aside(j, 'its record cannot be read')
+    return 'corrupt'
+  end
+  E.apply(j, verb, function(k)
+    if change then change(k) end
+    wake(k, due)
+  end)
+end
+
+-- The verbs. Each answers nil, `corrupt`, or the name of the state that forbids it.
 function E.promote(j)
   if j.state ~= 's' then return 'illegal ' .. j.state .. ' promote' end
-  E.apply(j, 'promote', function(k) wake(k, now) end)
+  return apply_and_wake(j, 'promote', now)
 end
 function E.reschedule(j, due)
   if j.state ~= 's' and j.state ~= 'r' then return 'illegal ' .. j.state .. ' reschedule' end
-  E.apply(j, 'reschedule', function(k) wake(k, due) end)
+  return apply_and_wake(j, 'reschedule', due)
 end
 local function spend(j, token)
   if j.state ~= 'a' then j.last_token, j.last_state = token, j.state end
@@ -235,9 +248,8 @@ function E.cancel(j)
   end
 end
 function E.retry(j, due)
-  E.apply(j, 'retry', function(k)
+  return apply_and_wake(j, 'retry', due, function(k)
     k.attempt, k.stalls, k.retries, k.cancel, k.finished = 0, 0, k.retries + 1, false, nil
-    wake(k, due)
   end)
 end
 

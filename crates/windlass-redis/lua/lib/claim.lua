@@ -14,7 +14,7 @@ function E.check_claim(claim)
     if request == claim.request then
       if fingerprint ~= claim.fingerprint then return 'reused' end
       claim.again = { token = token, ids = ids }
-    elseif request and request > claim.request then
+    elseif request and E.is_before(claim.request, request) then
       return 'old ' .. request
     end
   end
@@ -169,7 +169,7 @@ local function claim_on(claim, plan, q)
       local l = E.lane(id)
       if l and l.ready > 0 then lanes[#lanes + 1] = id end
     end
-    if q.named == 0 and #lanes == 1 then
+    if q.named == 0 and #lanes == 1 and E.group(q.plain) then
       spoilt = lease_all(claim, q, E.select_plain(q, lanes[1], room))
     else
       spoilt = lease_all(claim, q, E.select(q, lanes, room))

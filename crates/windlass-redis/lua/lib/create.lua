@@ -131,6 +131,15 @@ local function drop_empty_lane(q, d, labelled)
   return false
 end
 
+-- Whether the queue of a new job is there and cannot be read, or its plain group cannot. Another queue of this name would hide
+-- the jobs of the first. The other jobs of the call go on.
+local function is_damaged(job)
+  local name = call_lanes[job.lane_no].queue_name
+  local q = E.find_queue(name)
+  if q then return not E.group(q.plain) end
+  return E.queue_ids[name] and true
+end
+
 -- The queue and the lane of a new job, made if they are not there; nil and why not.
 local function lane_for(job)
   local l = call_lanes[job.lane_no]
@@ -183,6 +192,10 @@ local function created_in(q, l)
   created_by_lane[l.id], created[#created + 1] = c, c
   return c
 end
+-- A job becomes ready at this place of a lane.
+local function lower_head(l, place)
+  if l.ready == 0 or E.is_before(place, l.head) then l.head = place end
+end
 -- Creates a job that is due now and has neither a group nor a key, in a lane that is there. Does what `create` would do.
 local function create_plain(job, q, l)
   local c, row = created_in(q, l), E.hex12(E.bump(E.SEQ))
@@ -190,10 +203,13 @@ local function create_plain(job, q, l)
   local place
   if job.priority == 0 and job.flags == '-' then
     place = '80004' .. sub(row, 2)
+    -- The next ones of this priority come behind it.
+    if not c.is_compared then lower_head(l, place) end
+    c.is_compared = true
   else
     place = E.place(job.priority, tonumber(row, 16), match(job.flags, 'l') ~= nil)
+    lower_head(l, place)
   end
-  if l.ready == 0 or place < l.head then l.head = place end
   l.ready, l.jobs, q.r = l.ready + 1, l.jobs + 1, q.r + 1
   local head = c.head .. row .. now_hex .. job.fingerprint .. job.text .. '\n'
   c.ids[n], c.sets[2 * n - 1], c.sets[2 * n] = job.id, job.id, head .. job.rest
@@ -315,6 +331,7 @@ end
 function E.enqueue_one(job)
   local same = same_job(job)
   if same then return same end
+  if is_damaged(job) then return 'damaged' end
   if not job.key then return create(job, nil) or 'created' end
   E.flush_created()
   local verdict, holder, waiting = E.key_verdict(job)
@@ -355,6 +372,7 @@ function E.refusals(jobs)
   return refused and answers or nil
 end
 function E.refusal(job, plans)
+  if is_damaged(job) then return 'damaged' end
   local l = call_lanes[job.lane_no]
   local known = l.id and E.lane(l.id) and E.lane(l.id).jobs > 0
   if known and job.run then return nil end

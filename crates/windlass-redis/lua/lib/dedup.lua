@@ -45,8 +45,14 @@ end
 -- Gives a key to the job that waits behind its holder, and lets that job go ahead; frees it when there is none.
 local function hand_over(key, row)
   local following = row.successor and E.readable(row.successor)
+  local readable = following and E.head(following)
   -- Only damage can make it anything but a job that waits.
-  if not following or not E.head(following) or not E.is_held(following) then return put_key(key, nil) end
+  if not readable or not E.is_held(following) then
+    put_key(key, nil)
+    -- Nothing would promote it any more.
+    if following and not readable then E.set_aside(following, 'its record cannot be read') end
+    return
+  end
   put_key(key, { owner = following.id, till = following.ttl and now + following.ttl or nil, sticky = false })
   -- It may have been asked to wait for a time of its own, too.
   local due = tonumber(match(following.head_due, '^h(%d+)$') or nil)

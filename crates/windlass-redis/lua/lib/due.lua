@@ -21,8 +21,6 @@ function E.promote_due(q, limit)
     if not j or j.state ~= 's' or E.sched_member(j) ~= found[i] then
       E.work = E.work + 1
       E.stray(E.SCHED, found[i], q.id, 's')
-    elseif E.has_flag(j, 'g') and not E.head(j) then
-      E.set_aside(j, 'its record cannot be read')
     else
       E.promote(j)
     end

@@ -35,10 +35,6 @@ end
 
 -- Why a step cannot be made: the first of its jobs that is refused, and why; nil when all can be enqueued.
 function E.step_refusal(s)
-  for i, job in ipairs(s.jobs) do
-    local name = E.call_lanes[job.lane_no].queue_name
-    if not E.find_queue(name) and E.queue_ids[name] then return 'refused ' .. i .. ' damaged' end
-  end
   local refusals = E.refusals(s.jobs)
   for i = 1, refusals and #s.jobs or 0 do
     if refusals[i] then return 'refused ' .. i .. ' ' .. refusals[i] end

@@ -42,6 +42,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use windlass_core::random::StrongRandom;
 use windlass_core::{Error, Result};
 use wire::Wire;
@@ -260,6 +261,16 @@ impl Link {
     /// the hash tag of the store.
     pub fn subscribe(&self, channel: impl Into<String>) -> Subscription {
         Subscription::new(self.clone(), channel.into())
+    }
+
+    /// Runs a task on the link's own thread: a runtime that ends does not end it, and the end of the link does.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.at().spawn(task)
+    }
+
+    /// Waits for at most so long, by the clock of the link's thread; `None` when the time is over.
+    pub(crate) async fn timeout<F: Future>(&self, limit: Duration, what: F) -> Option<F::Output> {
+        self.at().timeout(limit, what).await
     }
 
     fn at(&self) -> At {

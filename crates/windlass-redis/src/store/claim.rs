@@ -1,6 +1,7 @@
 //! Claim, renew, report.
 
 use super::RedisStore;
+use super::enqueue::unreadable_queue;
 use crate::link::Call;
 use crate::record::{Head, class_name, escape, result_text};
 use crate::reply::{Items, hex_time, maybe_time, number, odd, state, text, time};
@@ -38,6 +39,7 @@ impl RedisStore {
         request.check()?;
         let mark = self.caller.signals.mark();
         for _ in 0..PLANS_MAX {
+            self.check_readable(&request.queues).await?;
             let mut call = self.caller.script(AT.claim);
             let listens = self.add_claim(&mut call, &request);
             if let Answered::Done(mut items) = answered(Items::of(self.caller.run(call).await?)?, &request)? {
@@ -45,14 +47,20 @@ impl RedisStore {
             }
             self.look_at(&request.queues).await?;
         }
-        Err(self.never_settles(&request.queues))
+        Err(never_settles())
     }
 
-    /// Why no plan fits: a queue that scripts can read and we cannot, or too many changes.
-    fn never_settles(&self, queues: &[QueueName]) -> Error {
-        match queues.iter().find(|name| self.directory.queue(name).is_none()) {
-            Some(name) => Error::corrupt(format!("the queue `{name}` cannot be read")),
-            None => Error::Unavailable { reason: "the queues change faster than a claim can be planned".to_owned() },
+    /// An error when none of the queues of a claim can be read, because its worker would wait for ever. A claim that also names
+    /// other queues goes on with those.
+    async fn check_readable(&self, queues: &[QueueName]) -> Result<()> {
+        let is_damaged = || queues.iter().all(|name| self.directory.is_unreadable(name));
+        if is_damaged() {
+            // One may have been mended meanwhile.
+            self.look_at(queues).await?;
+        }
+        match queues {
+            [first, ..] if is_damaged() => Err(unreadable_queue(first)),
+            _ => Ok(()),
         }
     }
 
@@ -188,7 +196,7 @@ impl RedisStore {
                 return Ok(ReportedAndClaimed { reported, claimed: self.claim_jobs(claim).await? });
             }
         }
-        Err(self.never_settles(&claim.queues))
+        Err(never_settles())
     }
 
     /// The answers to a report, in the order of its outcomes.
@@ -216,6 +224,10 @@ impl RedisStore {
         self.caller.signals.announce(&effects);
         Ok(answers)
     }
+}
+
+fn never_settles() -> Error {
+    Error::Unavailable { reason: "the queues change faster than a claim can be planned".to_owned() }
 }
 
 fn checks(outcomes: &[Outcome]) -> VecDeque<Result<()>> {

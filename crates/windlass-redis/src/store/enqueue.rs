@@ -245,6 +245,13 @@ fn prepare(job: NewJob) -> Result<Prepared> {
     Ok(Prepared { id: job.effective_id(), fingerprint: job.fingerprint(), job })
 }
 
+/// A queue whose counters or settings are damaged.
+pub(super) fn unreadable_queue(queue: &QueueName) -> Error {
+    Error::corrupt(format!(
+        "the queue `{queue}` cannot be read: its entry in `meta` is damaged; restore it, or set its settings again"
+    ))
+}
+
 fn bystander() -> Error {
     Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued")
 }
@@ -272,6 +279,7 @@ pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enq
             let got = number(rest)?;
             Err(Error::limit("the number of kinds without labels of the queue", got - 1, got))
         }
+        "damaged" => Err(unreadable_queue(queue)),
         "bystander" => Err(bystander()),
         _ => Err(odd(answer)),
     }

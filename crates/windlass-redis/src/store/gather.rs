@@ -1,10 +1,13 @@
 //! Gathers small enqueues that come at the same time into one call: a script costs the server much more than a job does.
 //!
-//! Whoever comes while no call is under way goes at once, so that nobody waits for company. Those who come meanwhile go
-//! together when it is back. A call is made by a task of its own: a caller that gives up must not take the others along.
+//! An enqueue that comes while no call is under way is sent at once. Those that come meanwhile are sent together when the call is
+//! back. A call is made by a task of its own, on the link's thread: a caller that gives up, or whose runtime ends, must not take
+//! the others along. A task that ends before its time (a panic, the end of the link) is not counted any more, and those whom no
+//! task is left to serve are answered. A caller waits for its turn for as long as one call may take; a call has its own limits.
 
 use super::caller::Caller;
 use super::enqueue::{Prepared, enqueue_piece, piece_of};
+use crate::error::{unavailable, unknown};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -18,6 +21,7 @@ type Answers = Result<Vec<Result<Enqueued>>>;
 
 /// One caller's jobs.
 struct Waiting {
+    number: u64,
     jobs: Vec<Prepared>,
     answer: oneshot::Sender<Answers>,
 }
@@ -26,6 +30,8 @@ struct Waiting {
 struct State {
     under_way: usize,
     waiting: Vec<Waiting>,
+    /// The number of the last caller.
+    last: u64,
 }
 
 /// The enqueues of a store.
@@ -39,47 +45,106 @@ impl Gathering {
         Self { caller, state: Arc::default() }
     }
 
-    /// Enqueues jobs, together with those of others who are here.
-    #[expect(clippy::disallowed_methods, reason = "it ends when nobody waits any more")]
+    /// Enqueues jobs, together with those of other callers that wait.
     pub(super) async fn enqueue(&self, jobs: Vec<Prepared>) -> Answers {
-        let (answer, answered) = oneshot::channel();
-        let first = {
+        let (answer, mut answered) = oneshot::channel();
+        let (number, is_first) = {
             let mut state = self.state.lock();
-            state.waiting.push(Waiting { jobs, answer });
-            let first = state.under_way < UNDER_WAY_MAX;
-            state.under_way += usize::from(first);
-            first
+            state.last += 1;
+            let number = state.last;
+            state.waiting.push(Waiting { number, jobs, answer });
+            let is_first = state.under_way < UNDER_WAY_MAX;
+            state.under_way += usize::from(is_first);
+            (number, is_first)
         };
-        if first {
-            tokio::spawn(send_all(Arc::clone(&self.caller), Arc::clone(&self.state)));
+        if is_first {
+            let sender = Sender { caller: Arc::clone(&self.caller), state: Arc::clone(&self.state), is_done: false };
+            self.caller.link.spawn(sender.send_all());
         }
-        let gone = || Error::Unknown { reason: "the runtime ended during the call".to_owned() };
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        let options = self.caller.options();
+        let limit = options.connect_timeout + options.response_timeout;
+        let answers = match self.caller.link.timeout(limit, &mut answered).await {
+            Some(answers) => answers,
+            None if self.give_up(number) => {
+                let ms = limit.as_millis();
+                return Err(unavailable(format!(
+                    "the jobs could not be sent within {ms} ms: earlier calls are not answered"
+                )));
+            }
+            // They were sent, and that call has limits of its own.
+            None => answered.await,
+        };
+        answers.unwrap_or_else(|_| Err(unknown("the connection was closed during the call")))
+    }
+
+    /// Takes the jobs of a caller back; false when they were sent.
+    fn give_up(&self, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(|waiting| waiting.number != number);
+        state.waiting.len() < before
     }
 }
 
-/// Sends what waits until nothing does.
-async fn send_all(caller: Arc<Caller>, state: Arc<Mutex<State>>) {
-    loop {
-        // Those who have just got their answers come again at once, and can come along.
-        tokio::task::yield_now().await;
-        let group = {
-            let mut state = state.lock();
-            if state.waiting.is_empty() {
-                state.under_way -= 1;
-                return;
-            }
-            let count = fitting(&state.waiting);
-            state.waiting.drain(..count).collect::<Vec<_>>()
-        };
+/// A task that is counted in `under_way`.
+struct Sender {
+    caller: Arc<Caller>,
+    state: Arc<Mutex<State>>,
+    /// It has ended in order, and is not counted any more.
+    is_done: bool,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.under_way -= 1;
+        if state.under_way == 0 {
+            // No task is left that would send them.
+            state.waiting.clear();
+        }
+    }
+}
+
+impl Sender {
+    /// Sends what waits until nothing does.
+    async fn send_all(mut self) {
+        loop {
+            // Those who have just got their answers come again at once, and can come along.
+            tokio::task::yield_now().await;
+            let group = {
+                let mut state = self.state.lock();
+                if state.waiting.is_empty() {
+                    // Under the same lock, so that nobody relies on a task that ends.
+                    state.under_way -= 1;
+                    self.is_done = true;
+                    return;
+                }
+                let count = fitting(&state.waiting);
+                state.waiting.drain(..count).collect::<Vec<_>>()
+            };
+            self.send(group).await;
+        }
+    }
+
+    /// Sends the jobs of some callers. When the server refuses the call because something is damaged, each caller's jobs are sent
+    /// in a call of their own: the damage may concern one of them alone.
+    async fn send(&self, group: Vec<Waiting>) {
         let jobs: Vec<&Prepared> = group.iter().flat_map(|waiting| &waiting.jobs).collect();
-        let answers = enqueue_piece(&caller, &jobs, false).await;
-        match answers {
+        match enqueue_piece(&self.caller, &jobs, false).await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                for Waiting { jobs, answer } in group {
+                for Waiting { jobs, answer, .. } in group {
                     // One who has given up does not listen.
                     drop(answer.send(Ok(answers.by_ref().take(jobs.len()).collect())));
+                }
+            }
+            Err(Error::Corrupt { .. }) if group.len() > 1 => {
+                for Waiting { jobs, answer, .. } in group {
+                    let jobs: Vec<&Prepared> = jobs.iter().collect();
+                    drop(answer.send(enqueue_piece(&self.caller, &jobs, false).await));
                 }
             }
             Err(error) => group.into_iter().for_each(|waiting| drop(waiting.answer.send(Err(error.clone())))),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 use windlass_core::Result;
 use windlass_core::engine::{Effects, Signals};
 use windlass_core::id::JobId;
@@ -35,7 +35,7 @@ const LINES_KEPT: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     on: Arc<AtomicBool>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Mutex<Option<AbortHandle>>,
 }
 
 impl Listener {
@@ -45,15 +45,16 @@ impl Listener {
     }
 
     /// Listens, if it does not yet.
-    #[expect(clippy::disallowed_methods, reason = "the listener lives as long as the store, and is ended by its end")]
     fn start(&self, caller: &Arc<Caller>, channel: String) {
         let mut task = self.task.lock();
         if task.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let (caller, on) = (Arc::clone(caller), Arc::clone(&self.on));
-        *task = Some(tokio::spawn(async move {
-            let mut messages = caller.link.subscribe(channel);
+        // On the link's thread: a runtime that ends must not leave those of others waiting.
+        let mut messages = caller.link.subscribe(channel);
+        let link = caller.link.clone();
+        *task = Some(link.spawn(async move {
             while let Some(event) = messages.next().await {
                 match event {
                     Event::Subscribed => {
