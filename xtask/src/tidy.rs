@@ -2,6 +2,7 @@
 //!
 //! The rules are heuristics on purpose: a finding must be cheap to understand and cheap to fix.
 
+mod comparisons;
 mod lines;
 mod links;
 mod manifests;
@@ -73,6 +74,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     words::check(tree, &mut findings);
     lines::check(tree, &mut findings);
     scripts::check(tree, &mut findings);
+    comparisons::check(tree, &mut findings);
     manifests::check(tree, &mut findings);
     links::check(tree, &mut findings);
     findings.sort();

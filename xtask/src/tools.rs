@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 use crate::shell::{cargo, inherit, program, succeeds};
 
-/// A program that comes from the distribution.
+/// A program, or what one needs, that comes from the distribution.
 struct Packaged {
+    name: &'static str,
     /// How to see that it is there.
     probe: &'static [&'static str],
     /// Debian's names of the packages that bring it.
@@ -17,26 +18,38 @@ struct Packaged {
 
 /// Private servers for the tests of further stores join this table with those stores. A service that comes with such a
 /// package is not used: tests start their own servers.
-const PACKAGED: [Packaged; 4] = [
+const PACKAGED: [Packaged; 5] = [
     Packaged {
+        name: "cc",
         probe: &["cc", "--version"],
         packages: &["gcc", "libc6-dev"],
         why: "SQLite is compiled from its bundled C source",
         instead: None,
     },
     Packaged {
+        name: "redis-server",
         probe: &["redis-server", "--version"],
         packages: &["redis-server", "redis-tools"],
         why: "the tests of the Redis store start private servers",
         instead: Some("WINDLASS_TEST_REDIS_BIN"),
     },
     Packaged {
+        name: "openssl",
         probe: &["openssl", "version"],
         packages: &["openssl"],
         why: "the tests of the Redis store make certificates for it",
         instead: None,
     },
     Packaged {
+        name: "the definitions of locales",
+        // What compiles them comes with the C library.
+        probe: &["test", "-e", "/usr/share/i18n/locales/cs_CZ"],
+        packages: &["locales"],
+        why: "the tests of the Redis store start servers under other locales",
+        instead: None,
+    },
+    Packaged {
+        name: "faketime",
         probe: &["faketime", "--version"],
         packages: &["faketime"],
         why: "a crash test gives workers a wrong clock",
@@ -74,7 +87,7 @@ fn ensure_packaged(packaged: &Packaged) -> bool {
         return true;
     }
     let names = packaged.packages.join(" ");
-    println!("{} is missing ({})", packaged.probe[0], packaged.why);
+    println!("{} is missing ({})", packaged.name, packaged.why);
     if !is_root() || !succeeds(of_words(&["apt-get", "--version"])) {
         eprintln!("error: install it with `sudo apt-get install -y {names}`, or what your system calls these packages");
         return false;
@@ -84,7 +97,7 @@ fn ensure_packaged(packaged: &Packaged) -> bool {
     install.args(packaged.packages).env("DEBIAN_FRONTEND", "noninteractive");
     let installed = inherit(of_words(&["apt-get", "update"])) && inherit(install) && found(packaged);
     if !installed {
-        eprintln!("error: `apt-get install -y {names}` did not bring {}", packaged.probe[0]);
+        eprintln!("error: `apt-get install -y {names}` did not bring {}", packaged.name);
     }
     installed
 }
@@ -128,7 +141,7 @@ mod tests {
     use super::{Packaged, found};
 
     fn probe(probe: &'static [&'static str]) -> Packaged {
-        Packaged { probe, packages: &["none"], why: "a test", instead: None }
+        Packaged { name: "a program", probe, packages: &["none"], why: "a test", instead: None }
     }
 
     #[test]

@@ -57,17 +57,12 @@ local function ids_of(members, prefix)
 end
 -- The oldest ended jobs of a queue in one state, those that keep themselves included.
 local function oldest(q, state, count)
-  local both = {}
-  for _, kept in ipairs({ '0', '1' }) do
+  local lists = {}
+  for i, kept in ipairs({ '0', '1' }) do
     local prefix = E.enc(q.id) .. state .. kept
-    for _, member in ipairs(E.lex(E.ENDED, '[' .. prefix, E.after_all(prefix), count)) do
-      both[#both + 1] = { sub(member, #prefix + 1), member }
-    end
+    lists[i] = E.lex(E.ENDED, '[' .. prefix, E.after_all(prefix), count)
   end
-  table.sort(both, function(a, b) return a[1] < b[1] end)
-  local members = {}
-  for i = 1, min(count, #both) do members[i] = both[i][2] end
-  return members
+  return E.merge(lists[1], lists[2], count, false, #E.enc(q.id) + 3)
 end
 for _ = 1, E.num() do
   local name, state, age, count = E.arg(), E.arg(), E.opt(E.arg()), E.opt(E.arg())

@@ -42,13 +42,13 @@ local function walk_scheduled()
 end
 local function walk_ready()
   local ids = lane_ids or E.lanes_of(q)
-  table.sort(ids)
+  E.sort_numbers(ids)
   local step, first, last = 1, 1, #ids
   if backwards then step, first, last = -1, #ids, 1 end
   local reached = after ~= '' and E.dec(after, 1) or nil
   for i = first, last, step do
     local id = ids[i]
-    local behind = reached and (backwards and id > reached or not backwards and id < reached)
+    local behind = reached and (id - reached) * step < 0
     if not behind and #found < limit then
       local prefix = E.enc(id)
       local members = stretch(READY, prefix, reached == id and after or nil, limit - #found)
@@ -60,17 +60,26 @@ local function walk_ready()
   end
   more = #found == limit
 end
+-- An entry of the leases with the number of its row, and whether one comes before another. Rows differ unless they are damaged.
+local function lease_of(member)
+  return { tonumber(sub(member, 1, 12), 16) or -1, member }
+end
+local function is_older(a, b)
+  if a[1] ~= b[1] then return a[1] - b[1] < 0 end
+  return E.is_before(a[2], b[2])
+end
 local function walk_active()
   if q.a == 0 then return end
-  local members = call('ZRANGE', E.LEASES, 0, -1)
-  table.sort(members)
-  local ids, kept = {}, {}
-  for _, member in ipairs(members) do
-    if after == '' or (backwards and member < after) or (not backwards and member > after) then
-      kept[#kept + 1] = member
-      ids[#ids + 1] = sub(member, 13)
+  local leases, reached = {}, lease_of(after)
+  for _, member in ipairs(call('ZRANGE', E.LEASES, 0, -1)) do
+    local lease = lease_of(member)
+    if after == '' or backwards and is_older(lease, reached) or not backwards and is_older(reached, lease) then
+      leases[#leases + 1] = lease
     end
   end
+  table.sort(leases, is_older)
+  local ids, kept = {}, {}
+  for i, lease in ipairs(leases) do ids[i], kept[i] = sub(lease[2], 13), lease[2] end
   local step, first, last = 1, 1, #kept
   if backwards then step, first, last = -1, #kept, 1 end
   for i = first, last, step do
@@ -91,20 +100,18 @@ local function walk_active()
   end
 end
 local function walk_ended()
-  local both = {}
-  for _, kept in ipairs({ '0', '1' }) do
+  local lists = {}
+  for i, kept in ipairs({ '0', '1' }) do
     local prefix = E.enc(q.id) .. state .. kept
-    local members = stretch(E.ENDED, prefix, after ~= '' and prefix .. after or nil, limit)
-    for _, member in ipairs(members) do both[#both + 1] = { sub(member, #prefix + 1), member } end
+    lists[i] = {}
+    for k, member in ipairs(stretch(E.ENDED, prefix, after ~= '' and prefix .. after or nil, limit)) do
+      lists[i][k] = sub(member, #prefix + 1)
+    end
   end
-  table.sort(both, function(a, b)
-    if backwards then return a[1] > b[1] end
-    return a[1] < b[1]
-  end)
-  more = #both >= limit
-  for i = 1, min(limit, #both) do
-    local lane_id, id_at = E.dec(both[i][1], 25)
-    found[i] = { both[i][1], sub(both[i][1], id_at), lane_id }
+  more = #lists[1] + #lists[2] >= limit
+  for i, place in ipairs(E.merge(lists[1], lists[2], limit, backwards)) do
+    local lane_id, id_at = E.dec(place, 25)
+    found[i] = { place, sub(place, id_at), lane_id }
   end
 end
 

@@ -51,6 +51,14 @@ async fn an_unsynced_file_promises_no_more_where_there_are_replicas() {
 }
 
 #[tokio::test]
+async fn a_server_that_compares_texts_by_a_locale_is_named() {
+    let server = Redis::builder().collation("da_DK").start().unwrap();
+    let found = look(&server.url()).await;
+    assert_eq!(of(&found, "collation").severity, Severity::Info);
+    assert!(found.usable, "the store does not depend on it: {found:#?}");
+}
+
+#[tokio::test]
 async fn runs_that_nobody_would_find_are_named() {
     let server = Redis::start().unwrap();
     let store = RedisStore::open_url(&server.url()).unwrap();

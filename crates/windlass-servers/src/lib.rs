@@ -1,7 +1,7 @@
 //! Private servers for tests and benches: real ones, each on a free loopback port and in a folder of its own, ended with
 //! the handle that stands for it.
 //!
-//! - [`Redis`]: one server, with a password, TLS or an append-only file if wanted
+//! - [`Redis`]: one server, with a password, TLS, an append-only file or a locale if wanted
 //! - [`Cluster`]: primaries and replicas, fail-overs and slots that move
 //! - [`Sentinel`]: a primary, one or two replicas and three sentinels
 //! - [`Proxy`]: stands between a client and a server and breaks the line as told
@@ -23,6 +23,7 @@
 mod certificates;
 mod cluster;
 mod error;
+mod locale;
 mod ports;
 mod process;
 mod programs;

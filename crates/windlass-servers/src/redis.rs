@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::certificates::Certificates;
 use crate::error::ServerError;
+use crate::locale::Locale;
 use crate::ports::Port;
 use crate::process::Process;
 use crate::programs::RedisPrograms;
@@ -43,6 +44,7 @@ pub struct Redis {
     part: Part,
     password: Option<String>,
     certificates: Option<Certificates>,
+    locale: Option<Locale>,
 }
 
 impl Redis {
@@ -208,6 +210,9 @@ impl Redis {
         command.arg(self.config_path()).stdout(log).stderr(errors);
         if let Part::Sentinel { .. } = self.part {
             command.arg("--sentinel");
+        }
+        if let Some(locale) = &self.locale {
+            locale.apply(&mut command);
         }
         let mut process =
             Process::spawn(&mut command, self.folder.path()).map_err(ServerError::io("start redis-server"))?;

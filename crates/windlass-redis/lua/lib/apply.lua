@@ -111,9 +111,9 @@ function E.apply(j, verb, change)
   E.touch(j)
   if from == to then
     if verb ~= 'renew' then E.note(j, verb, from, to) end
-    if to == 'r' and j.ord < ord then
+    if to == 'r' and E.is_before(j.ord, ord) then
       local l = E.lane(j.lane)
-      if j.ord < l.head then
+      if E.is_before(j.ord, l.head) then
         l.head = j.ord
         E.touch_lane(l)
       end

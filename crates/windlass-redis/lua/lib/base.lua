@@ -84,6 +84,25 @@ function E.after_all(prefix)
   return '(' .. prefix .. '\255'
 end
 
+-- Whether a text comes before another one by its bytes. `<` would compare two texts by the locale of the server's host: where
+-- that is Danish, `aa` comes last, and where it is Czech, digits come behind letters. So `<` compares numbers only.
+function E.is_before(a, b)
+  for i = 1, max(#a, #b), 4 do
+    local a1, a2, a3, a4 = byte(a, i, i + 3)
+    local b1, b2, b3, b4 = byte(b, i, i + 3)
+    if a1 ~= b1 then return (a1 or -1) < (b1 or -1) end
+    if a2 ~= b2 then return (a2 or -1) < (b2 or -1) end
+    if a3 ~= b3 then return (a3 or -1) < (b3 or -1) end
+    if a4 ~= b4 then return (a4 or -1) < (b4 or -1) end
+  end
+  return false
+end
+-- The two numbers of a job's place, priority and position, which are in the order of places when they are compared one after
+-- the other. What cannot be read is 0.
+function E.place_numbers(place)
+  return tonumber(sub(place, 1, 4), 16) or 0, tonumber(sub(place, 5, 16), 16) or 0
+end
+
 -- Whether the step has done as much as one step may do.
 function E.is_spent()
   return E.work >= E.WORK_MAX

@@ -14,7 +14,7 @@ function E.check_claim(claim)
     if request == claim.request then
       if fingerprint ~= claim.fingerprint then return 'reused' end
       claim.again = { token = token, ids = ids }
-    elseif request and request > claim.request then
+    elseif request and E.is_before(claim.request, request) then
       return 'old ' .. request
     end
   end

@@ -181,6 +181,10 @@ local function created_in(q, l)
   created_by_lane[l.id], created[#created + 1] = c, c
   return c
 end
+-- A job becomes ready at this place of a lane.
+local function lower_head(l, place)
+  if l.ready == 0 or E.is_before(place, l.head) then l.head = place end
+end
 -- Creates a job that is due now and has neither a group nor a key, in a lane that is there. Does what `create` would do.
 local function create_plain(job, q, l)
   local c, row = created_in(q, l), E.hex12(E.bump(E.SEQ))
@@ -188,10 +192,13 @@ local function create_plain(job, q, l)
   local place
   if job.priority == 0 and job.flags == '-' then
     place = '80004' .. sub(row, 2)
+    -- The next ones of this priority come behind it.
+    if not c.is_compared then lower_head(l, place) end
+    c.is_compared = true
   else
     place = E.place(job.priority, tonumber(row, 16), match(job.flags, 'l') ~= nil)
+    lower_head(l, place)
   end
-  if l.ready == 0 or place < l.head then l.head = place end
   l.ready, l.jobs, q.r = l.ready + 1, l.jobs + 1, q.r + 1
   local head = c.head .. row .. now_hex .. job.fingerprint .. job.text .. '\n'
   c.ids[n], c.sets[2 * n - 1], c.sets[2 * n] = job.id, job.id, head .. job.rest

@@ -115,7 +115,7 @@ end
 local function enter_ready(j, q)
   enter_lane(j.lane, E.group(j.group), q, 1)
   local l = E.lane(j.lane)
-  if l.ready == 0 or j.ord < l.head then l.head = j.ord end
+  if l.ready == 0 or E.is_before(j.ord, l.head) then l.head = j.ord end
   l.ready = l.ready + 1
   E.touch_lane(l)
 end

@@ -68,7 +68,8 @@ local function read_lanes(count, meta)
       if not l.s_ready then return nil end
     end
     l.ready = tonumber(l.ready)
-    if l.ready == 0 then l.head = 'g' end
+    l.level, l.position = E.place_numbers(l.head)
+    if l.ready == 0 then l.level = math.huge end
     l.record = fmt('1 %x %x ', q.id, l.id)
     l.member = E.enc(tonumber(l.id)) .. E.enc(tonumber(q.plain))
   end
@@ -181,13 +182,16 @@ function E.enqueue_quick()
     end
     seq = seq + 1
     local row, other = fmt('%012x', seq), others[i]
-    local placed
+    local placed, level, position = nil, 32768, E.MIDDLE + seq
     if other then
-      placed = fmt('%04x%012x', other.priority + 32768, other.lifo and E.MIDDLE - seq or E.MIDDLE + seq)
+      level, position = other.priority + 32768, other.lifo and E.MIDDLE - seq or position
+      placed = fmt('%04x%012x', level, position)
     else
       placed = '80004' .. sub(row, 2)
     end
-    if placed < l.head then l.head = placed end
+    if level < l.level or level == l.level and position < l.position then
+      l.level, l.position, l.head = level, position, placed
+    end
     l.n, queue.n = l.n + 1, queue.n + 1
     local id = ids[i]
     sets[2 * i - 1], sets[2 * i] = id, record .. row .. now_hex .. texts[i]

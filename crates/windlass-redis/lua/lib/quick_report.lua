@@ -91,7 +91,7 @@ local function lease(claim, q)
   if E.lease_some(out, 1, n, ids, members, lives, records) <= n then return nil end
   local bound = members[n + 1] and sub(members[n + 1], at, at + 15)
   -- No named group has anything ready, so the counts differ only when one of them is damaged.
-  if bound and l.head < bound and q.s_ready == l.ready then l.head = bound end
+  if bound and q.s_ready == l.ready and E.is_before(l.head, bound) then l.head = bound end
   l.ready, q.s_ready = l.ready - n, q.s_ready - n
   local began = q.g_vtime
   q.g_vtime = began + n * E.TURN
@@ -162,7 +162,7 @@ end
 local function is_new(claim)
   if #claim.queues ~= 1 or claim.max == 0 or #claim.queues[1].lanes > LANES_MAX then return false end
   local memo = call('HGET', E.CLAIMS, 'c' .. claim.worker)
-  return not memo or (match(memo, '^(%d+) ') or claim.request) < claim.request
+  return not memo or E.is_before(match(memo, '^(%d+) ') or claim.request, claim.request)
 end
 
 -- Ends attempts and leases jobs, as report.lua and claim.lua say; nil, and nothing has changed, when it is not that case.

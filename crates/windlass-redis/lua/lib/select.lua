@@ -7,9 +7,11 @@
 
 local TURN = E.TURN
 
--- A heap of pairs, the smallest first: numbers or texts, then numbers.
+-- A heap of pairs of numbers, the smallest first.
 local function before(a, b)
+  -- compares numbers
   if a[1] ~= b[1] then return a[1] < b[1] end
+  -- compares numbers
   return a[2] < b[2]
 end
 local function push(heap, item)
@@ -42,6 +44,12 @@ local function pop(heap)
     heap[i], heap[least] = heap[least], heap[i]
     i = least
   end
+end
+
+-- An item of the heap of a group's lanes: the place of a lane's next job, and which of them it is.
+local function place_item(place, head)
+  local level, position = E.place_numbers(place)
+  return { level, position, head = head }
 end
 
 -- Ready jobs of a group in a lane beyond a place: places and members.
@@ -98,7 +106,7 @@ local function meet(choice, lane_id, ring_vtime, g)
   local heads, order = {}, #mine > 1 and {}
   for i, id in ipairs(mine) do
     heads[i] = { lane = id, orders = {}, first = 1, more = true }
-    if order then push(order, { E.lane(id).head, i }) end
+    if order then push(order, place_item(E.lane(id).head, i)) end
   end
   -- Itself an item of the heap, by virtual time and number.
   served = {
@@ -163,14 +171,15 @@ local function take_next(choice, served, share)
   -- ends because: every round reads on in a lane, finds its first job, or is done with it
   while order[1] do
     local item = pop(order)
-    local head = heads[item[2]]
+    local head = heads[item.head]
     local ord = look_into(head, group_id, chunk)
-    if ord and ord > item[1] then
-      push(order, { ord, item[2] })
+    local following = ord and place_item(ord, item.head)
+    if ord and before(item, following) then
+      push(order, following)
     elseif ord then
       take(choice, head, group_id)
       local bound = bound_of(head)
-      if bound then push(order, { bound, item[2] }) end
+      if bound then push(order, place_item(bound, item.head)) end
       return true
     end
   end
@@ -196,7 +205,7 @@ local function move_head(head, g)
   local bound = head.read_to and bound_of(head)
   if not bound then return end
   local l = E.lane(head.lane)
-  if E.sub_of(head.lane, g.id).ready == l.ready and l.head < bound then
+  if E.sub_of(head.lane, g.id).ready == l.ready and E.is_before(l.head, bound) then
     l.head = bound
     E.touch_lane(l)
   end
@@ -253,7 +262,7 @@ function E.select_plain(q, lane_id, most)
   E.touch_queue(q)
   if q.settings.rate then E.meter_take(q.meter, q.settings.rate, q.settings.per, taken) end
   local l, bound = E.lane(lane_id), orders[most + 1]
-  if bound and l.head < bound and E.sub_of(lane_id, g.id).ready == l.ready then
+  if bound and E.is_before(l.head, bound) and E.sub_of(lane_id, g.id).ready == l.ready then
     l.head = bound
     E.touch_lane(l)
   end

@@ -15,6 +15,26 @@
 E.queue_cache, E.lane_cache, E.group_cache, E.sub_cache, E.minute_cache, E.queue_ids = {}, {}, {}, {}, {}, {}
 E.dirty_queues, E.dirty_lanes, E.dirty_groups, E.dirty_minutes = {}, {}, {}, {}
 
+-- Sorts a list of numbers; for one of texts see `E.is_before`.
+function E.sort_numbers(list)
+  -- compares numbers
+  table.sort(list)
+end
+-- The first `most` texts of two lists that are in the order of their bytes, or backwards; compared from the `at`-th byte on.
+function E.merge(one, other, most, backwards, at)
+  local merged, i, k = {}, 1, 1
+  for n = 1, min(most, #one + #other) do
+    local a, b = one[i], other[k]
+    local first = not b or a and E.is_before(sub(a, at or 1), sub(b, at or 1)) ~= backwards
+    if first then
+      merged[n], i = a, i + 1
+    else
+      merged[n], k = b, k + 1
+    end
+  end
+  return merged
+end
+
 -- Meters: a list of times and counts, oldest first.
 function E.meter_of(text)
   local m = {}
@@ -53,6 +73,7 @@ function E.meter_take(m, limit, per, n)
     t = floor(now / width) * width + width - 1
   end
   local last = #m
+  -- compares numbers
   if last > 0 and m[last - 1] >= t then
     m[last] = m[last] + n
   else
@@ -227,7 +248,7 @@ end
 function E.lanes_of_group(g)
   local ids = {}
   for l in pairs(g.lanes) do ids[#ids + 1] = l end
-  table.sort(ids)
+  E.sort_numbers(ids)
   return ids
 end
 function E.write_group(g)

@@ -1,6 +1,6 @@
 //! The server itself: version, what its disk keeps, its memory, its replicas. By its own account (`INFO`).
 
-use super::ask::Change;
+use super::ask::{Change, ask, number as number_of};
 use super::{Finding, about, bytes, count};
 use crate::eviction::{Eviction, risk};
 use crate::options::{Options, Topology, WaitReplicas};
@@ -66,6 +66,17 @@ pub(super) async fn look(
     disk(info, findings);
     memory(info, change, findings);
     replicas(options, info, findings);
+    findings.extend(collation(store).await);
+}
+
+/// How the server compares texts. Our scripts compare bytes and numbers; scripts of others may be surprised.
+async fn collation(store: &RedisStore) -> Option<Finding> {
+    const IN_ORDER: &str = "return 'Z' < 'a' and '9' < 'a' and 'aa' < 'b' and 1 or 0";
+    let answer = ask(&store.caller.link, &["EVAL", IN_ORDER, "0"]).await?;
+    let text = "scripts on this server compare texts by the locale of its host (LC_COLLATE), and not by their bytes; this store \
+                does not depend on it";
+    let hint = "nothing needs to be done; if scripts of your own sort texts, start the server with LC_ALL=C";
+    (number_of(&answer) == Some(0)).then(|| Finding::info("collation", text).hint(hint))
 }
 
 async fn persistence(store: &RedisStore, options: &Options, info: &Info, change: Change, findings: &mut Vec<Finding>) {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::Redis;
 use crate::certificates::Certificates;
 use crate::error::ServerError;
+use crate::locale::Locale;
 use crate::ports::Port;
 use crate::programs::RedisPrograms;
 
@@ -42,6 +43,7 @@ pub struct RedisBuilder {
     append_only: Option<Fsync>,
     password: Option<String>,
     with_tls: bool,
+    collation: Option<String>,
     part: Part,
 }
 
@@ -74,6 +76,14 @@ impl RedisBuilder {
         self
     }
 
+    /// Compares texts by the rules of a locale such as `cs_CZ`, as on a host that is set up for it. The locale is made at the
+    /// start, in the server's folder.
+    #[must_use]
+    pub fn collation(mut self, locale: &str) -> Self {
+        self.collation = Some(locale.to_owned());
+        self
+    }
+
     pub(crate) fn part(mut self, part: Part) -> Self {
         self.part = part;
         self
@@ -95,6 +105,7 @@ impl RedisBuilder {
         let folder = tempfile::Builder::new().prefix("windlass-redis-").tempdir();
         let folder = folder.map_err(ServerError::io("make a folder for the server"))?;
         let certificates = self.with_tls.then(|| Certificates::make(folder.path())).transpose()?;
+        let locale = self.collation.as_deref().map(|name| Locale::make(folder.path(), name)).transpose()?;
         let bus = (self.part == Part::ClusterNode).then(Port::reserve).transpose()?;
         let redis = Redis {
             process: Mutex::new(None),
@@ -105,6 +116,7 @@ impl RedisBuilder {
             part: self.part,
             password: self.password.clone(),
             certificates,
+            locale,
         };
         // Once, and not at a restart: sentinels and `CONFIG REWRITE` keep in it what they changed.
         fs::write(redis.config_path(), self.file(&redis))
