@@ -21,6 +21,10 @@ cases!("groups_fair":
     a_newcomer_among_slow_workers_has_its_turns,
     slow_workers_give_newcomers_of_others_no_credit,
     a_group_back_from_its_cap_has_its_turns_among_slow_workers,
+    jobs_that_no_worker_may_run_earn_no_turns_in_other_lanes,
+    plain_jobs_that_no_worker_may_run_earn_no_turns_in_other_lanes,
+    jobs_that_a_new_worker_may_run_bring_no_saved_up_turns,
+    a_group_back_from_its_cap_earned_no_turns_by_jobs_that_no_worker_may_run,
     priority_orders_within_a_group_only,
     slow_ten_thousand_groups_take_turns,
 );
@@ -189,6 +193,61 @@ async fn a_group_back_from_its_cap_has_its_turns_among_slow_workers(ctx: Ctx) {
     ctx.set_group("q", "capped", weight(1)).await;
     let counts = by_group(&ctx.claim_kinds("w", "q", &["slow"], 20).await);
     assert!(counts.values().all(|count| count.abs_diff(10) <= 2), "{counts:?}");
+}
+
+/// Two groups have had a hundred turns each at `work`, and a hundred jobs of each are ready.
+async fn after_many_turns(ctx: &Ctx) {
+    for name in ["a", "b"] {
+        ctx.enqueue_all((0..200).map(|_| ctx.grouped_kind("q", name, "work")).collect()).await;
+    }
+    for _ in 0..20 {
+        let got = ctx.claim_kinds("w", "q", &["work"], 10).await;
+        assert_eq!(got.len(), 10);
+        ctx.complete_all("w", &got).await;
+    }
+}
+
+/// Claims thirty jobs of these kinds; each of three groups gets ten.
+async fn shares_with_two_others(ctx: &Ctx, kinds: &[&str]) {
+    let mut got = Vec::new();
+    for _ in 0..6 {
+        got.extend(ctx.claim_kinds("w", "q", kinds, 5).await);
+    }
+    let counts = by_group(&got);
+    assert!(counts.len() == 3 && counts.values().all(|count| count.abs_diff(10) <= 1), "{counts:?}");
+}
+
+async fn jobs_that_no_worker_may_run_earn_no_turns_in_other_lanes(ctx: Ctx) {
+    ctx.enqueue(ctx.grouped_kind("q", "waits", "unknown")).await;
+    after_many_turns(&ctx).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "waits", "work")).collect()).await;
+    shares_with_two_others(&ctx, &["work"]).await;
+}
+
+async fn plain_jobs_that_no_worker_may_run_earn_no_turns_in_other_lanes(ctx: Ctx) {
+    ctx.enqueue(ctx.job("q", "unknown")).await;
+    after_many_turns(&ctx).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.job("q", "work")).collect()).await;
+    shares_with_two_others(&ctx, &["work"]).await;
+}
+
+async fn jobs_that_a_new_worker_may_run_bring_no_saved_up_turns(ctx: Ctx) {
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "waits", "unknown")).collect()).await;
+    after_many_turns(&ctx).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "waits", "work")).collect()).await;
+    shares_with_two_others(&ctx, &["unknown", "work"]).await;
+}
+
+async fn a_group_back_from_its_cap_earned_no_turns_by_jobs_that_no_worker_may_run(ctx: Ctx) {
+    ctx.set_group("q", "waits", cap(1)).await;
+    ctx.enqueue_all((0..50).map(|_| ctx.grouped_kind("q", "waits", "work")).collect()).await;
+    assert_eq!(ctx.claim_kinds("w", "q", &["work"], 9).await.len(), 1);
+    for name in ["waits", "other"] {
+        ctx.enqueue(ctx.grouped_kind("q", name, "unknown")).await;
+    }
+    after_many_turns(&ctx).await;
+    ctx.set_group("q", "waits", weight(1)).await;
+    shares_with_two_others(&ctx, &["work"]).await;
 }
 
 async fn priority_orders_within_a_group_only(ctx: Ctx) {

@@ -1,8 +1,12 @@
 //! Groups: who is in the ring, who is parked, and how the counts follow the records.
 //!
 //! A group stands in the ring of every lane in which it has ready jobs, unless it is parked: at its cap until a job of
-//! it ends, at its rate until the time in `wake_at`. A ring may show an older virtual time than the group's own, never
-//! a newer one; the claim corrects it when it comes across.
+//! it ends, at its rate until the time in `wake_at`.
+//!
+//! The virtual time of a group in a lane is the later one of its own and that of its place in the lane's ring. The place
+//! is earlier while the group was served in other lanes since; a claim that reads the place corrects it. The place is
+//! later when the group joined the lane while it had ready jobs in other lanes: it starts at the lane's present, so that
+//! jobs that no worker may run do not earn their group turns in the lanes that are served.
 
 use super::Step;
 use super::rows::{Group, GroupId, LaneId, Parked, QueueId, Record, Sub};
@@ -71,22 +75,18 @@ impl<T: Tables> Step<'_, T> {
             // While it was idle, the time to look at it again was that of forgetting it.
             self.review_group(id)?;
         }
-        let vnow = self.tables.queue(record.queue)?.vtime;
-        let group = self.tables.group(id)?;
-        if group.ready == 0 && group.vtime < vnow {
-            // Whoever was away must not catch up on turns that it did not want.
-            let present = self.present_in(record.lane, vnow)?;
-            let group = self.tables.group_mut(id)?;
-            group.vtime = group.vtime.max(present);
-        }
+        let sub = self.tables.sub(record.lane, id)?;
+        let joins_at = if sub.ready == 0 { self.joins_at(record, id)? } else { None };
         let group = self.tables.group_mut(id)?;
+        if group.ready == 0 {
+            group.vtime = joins_at.unwrap_or(group.vtime);
+        }
         group.ready = group.ready.saturating_add(1);
-        let (vtime, parked) = (group.vtime, group.parked);
+        let (vtime, parked) = (joins_at.unwrap_or(group.vtime), group.parked);
         if group.ready == 1 && group.name.is_some() {
             let queue = self.tables.queue_mut(record.queue)?;
             queue.named_ready = queue.named_ready.saturating_add(1);
         }
-        let sub = self.tables.sub(record.lane, id)?;
         let in_ring = sub.vtime.or((parked == Parked::No).then_some(vtime));
         self.tables.put_sub(record.lane, id, Sub { ready: sub.ready.saturating_add(1), vtime: in_ring })?;
         let lane = self.tables.lane_mut(record.lane)?;
@@ -141,12 +141,22 @@ impl<T: Tables> Step<'_, T> {
         Ok(())
     }
 
-    /// The virtual time at which a group joins a lane: the queue's, or that of the lane's next group when it lags behind,
-    /// because few workers serve it. Whoever joins must not wait until such a lane has caught up.
+    /// The virtual time at which a group that has no ready job in the lane of `record` joins it; `None` when that is the
+    /// group's own. A group must not catch up on turns that it could not use.
+    fn joins_at(&mut self, record: &Record, id: GroupId) -> Result<Option<u64>> {
+        let vnow = self.tables.queue(record.queue)?.vtime;
+        let own = self.tables.group(id)?.vtime;
+        if own >= vnow {
+            return Ok(None);
+        }
+        Ok(Some(own.max(self.present_in(record.lane, vnow)?)))
+    }
+
+    /// The present of a lane: the queue's virtual time, or that of the lane's next group when it lags behind because few
+    /// workers serve the lane. A group that joins must not wait until such a lane has caught up.
     fn present_in(&mut self, lane: LaneId, vnow: u64) -> Result<u64> {
         match self.tables.ring(lane, None, 1)?.first() {
-            // Its place may be old; its own time is true.
-            Some((_, next)) => Ok(self.tables.group(*next)?.vtime.min(vnow)),
+            Some((place, next)) => Ok(self.tables.group(*next)?.vtime.max(*place).min(vnow)),
             None => Ok(vnow),
         }
     }
@@ -158,18 +168,16 @@ impl<T: Tables> Step<'_, T> {
         let (vnow, name) = (queue.vtime, queue.name.clone());
         let group = self.tables.group(id)?;
         let (back, has_work) = (group.parked == Parked::No, group.ready > 0);
-        let behind = back && group.vtime < vnow;
-        let lanes = self.tables.group_lanes(id)?;
-        if behind {
-            let mut present = vnow;
-            for lane in &lanes {
-                present = present.min(self.present_in(*lane, vnow)?);
+        let (own, lanes) = (group.vtime, self.tables.group_lanes(id)?);
+        let mut places = vec![back.then_some(own); lanes.len()];
+        if back && own < vnow {
+            for (lane, place) in lanes.iter().zip(&mut places) {
+                *place = Some(own.max(self.present_in(*lane, vnow)?));
             }
-            let group = self.tables.group_mut(id)?;
-            group.vtime = group.vtime.max(present);
+            let soonest = places.iter().flatten().min().copied();
+            self.tables.group_mut(id)?.vtime = soonest.unwrap_or(vnow);
         }
-        let vtime = back.then_some(self.tables.group(id)?.vtime);
-        for lane in lanes {
+        for (lane, vtime) in lanes.into_iter().zip(places) {
             let sub = self.tables.sub(lane, id)?;
             self.tables.put_sub(lane, id, Sub { vtime, ..sub })?;
         }

@@ -250,7 +250,8 @@ pub struct Group {
 pub struct Sub {
     /// How many are ready.
     pub ready: u64,
-    /// Where it stands in the lane's ring: at most the group's virtual time. `None` while the group is parked.
+    /// Its place in the lane's ring, which may be earlier or later than the group's virtual time. `None` while the group
+    /// is parked.
     pub vtime: Option<u64>,
 }
 

@@ -1,9 +1,10 @@
 //! Which ready jobs come next: fair turns between groups, priority and sequence within one.
 //!
-//! Each lane has a ring of groups, ordered by virtual time. A place in a ring may lag behind its group, never run ahead
-//! of it. So: take groups from the rings in ring order, put each with its true virtual time into a heap, and serve the
-//! heap's first group as soon as no ring can still hold an earlier one. Rings are read in chunks, so that a claim of n
-//! jobs reads O(n) of them, however many groups there are.
+//! Each lane has a ring of groups, ordered by virtual time. In a claim, the virtual time of a group is the latest one of its
+//! own and those of its places in the rings of the claim's lanes, so no ring of the claim shows a later one. So: take
+//! groups from the rings in ring order, put each with its virtual time into a heap, and serve the heap's first group as
+//! soon as no ring can still hold an earlier one. Rings are read in chunks, so that a claim of n jobs reads O(n) of them,
+//! however many groups there are.
 
 use super::Step;
 use super::groups::TURN;
@@ -144,13 +145,14 @@ impl<T: Tables> Step<'_, T> {
         let group = self.tables.group(id)?;
         let by_cap = limits.cap.map_or(u64::MAX, |cap| u64::from(cap).saturating_sub(group.active));
         let by_rate = limits.rate.map_or(u64::MAX, |rate| u64::from(group.meter.room(rate, now)));
-        let vtime = group.vtime;
+        let own = group.vtime;
         let mine = if choice.only_plain || choice.lanes.len() == 1 {
             choice.lanes.clone()
         } else {
             let all = self.tables.group_lanes(id)?;
             all.into_iter().filter(|lane| choice.lanes.binary_search(lane).is_ok()).collect()
         };
+        let vtime = self.vtime_in(choice, own, ring_vtime, (id, &mine))?;
         let head = |lane| Head { lane, jobs: VecDeque::new(), read_to: None, more: true };
         let heads: Vec<Head> = mine.into_iter().map(head).collect();
         let mut order = BinaryHeap::with_capacity(heads.len());
@@ -163,6 +165,27 @@ impl<T: Tables> Step<'_, T> {
         choice.groups.insert(id, Served { vtime, turn, room, heads, order, stale, taken: 0 });
         choice.heap.push(Reverse((vtime, id)));
         Ok(())
+    }
+
+    /// The virtual time of a group, `own` by itself, that was found in a ring at `ring_vtime` and has ready jobs in the
+    /// given lanes of the claim.
+    fn vtime_in(
+        &mut self,
+        choice: &Choice,
+        own: u64,
+        ring_vtime: u64,
+        (id, lanes): (GroupId, &[LaneId]),
+    ) -> Result<u64> {
+        if choice.only_plain {
+            return Ok(own);
+        }
+        let mut latest = own.max(ring_vtime);
+        if choice.lanes.len() > 1 {
+            for lane in lanes {
+                latest = latest.max(self.tables.sub(*lane, id)?.vtime.unwrap_or(0));
+            }
+        }
+        Ok(latest)
     }
 
     /// Gives a group its turn, or all that are left if nobody else is there, and puts it back if it may have more.

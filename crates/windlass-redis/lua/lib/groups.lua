@@ -1,8 +1,12 @@
 -- Groups: who is in the ring, who is parked, and how the counts follow the jobs.
 --
 -- A group stands in the ring of every lane in which it has ready jobs, unless it is parked: at its cap until a job of it
--- ends, at its rate until its wake time. A ring may show an older virtual time than the group's own, never a newer one;
--- the claim corrects it when it comes across.
+-- ends, at its rate until its wake time.
+--
+-- The virtual time of a group in a lane is the later one of its own and that of its place in the lane's ring. The place is
+-- earlier while the group was served in other lanes since; a claim that reads the place corrects it. The place is later
+-- when the group joined the lane while it had ready jobs in other lanes: it starts at the lane's present, so that jobs that
+-- no worker may run do not earn their group turns in the lanes that are served.
 
 -- Lanes and queues on which something may be claimed that could not be before.
 E.rung_lanes, E.rung_queues, E.rung_anybody = {}, {}, {}
@@ -35,28 +39,30 @@ local function standing(g)
   return 'N', nil
 end
 
--- The virtual time at which a group joins a lane: the queue's, or that of the lane's next group when it lags behind,
--- because few workers serve it. Whoever joins must not wait until such a lane has caught up.
+-- The present of a lane: the queue's virtual time, or that of the lane's next group when it lags behind because few
+-- workers serve the lane. A group that joins must not wait until such a lane has caught up.
 local function present_in(lane_id, vnow)
   local first = E.ring_of(lane_id, nil, 1)[1]
   if not first then return vnow end
-  -- Its place may be old; its own time is true.
   local g = E.group(first[2])
-  return g and min(g.vtime, vnow) or vnow
+  return g and min(max(g.vtime, first[1]), vnow) or vnow
 end
 
 -- Puts a group into the rings of its lanes, or takes it out.
 local function move_in_ring(g)
   local q = E.queue(g.queue)
   local back = g.parked == 'N'
-  local lanes = E.lanes_of_group(g)
+  local lanes, places = E.lanes_of_group(g), {}
   if back and g.vtime < q.vtime then
-    local present = q.vtime
-    for _, lane_id in ipairs(lanes) do present = min(present, present_in(lane_id, q.vtime)) end
-    g.vtime = max(g.vtime, present)
+    local soonest
+    for i, lane_id in ipairs(lanes) do
+      places[i] = max(g.vtime, present_in(lane_id, q.vtime))
+      soonest = min(soonest or places[i], places[i])
+    end
+    g.vtime = soonest or q.vtime
   end
-  for _, lane_id in ipairs(lanes) do
-    E.put_sub(lane_id, g, E.sub_of(lane_id, g.id).ready, back and g.vtime or nil)
+  for i, lane_id in ipairs(lanes) do
+    E.put_sub(lane_id, g, E.sub_of(lane_id, g.id).ready, back and (places[i] or g.vtime) or nil)
   end
   if back and g.ready > 0 then
     for _, lane_id in ipairs(lanes) do E.ring_lane(lane_id) end
@@ -94,9 +100,11 @@ local function enter_lane(lane_id, g, q, count)
     -- While it was idle, the time to look at it again was that of forgetting it.
     E.review(g)
   end
-  if g.ready == 0 and g.vtime < q.vtime then
-    -- Whoever was away must not catch up on turns that it did not want.
-    g.vtime = max(g.vtime, present_in(lane_id, q.vtime))
+  local s, joins_at = E.sub_of(lane_id, g.id), g.vtime
+  if s.ready == 0 and g.vtime < q.vtime then
+    -- A group must not catch up on turns that it could not use.
+    joins_at = max(g.vtime, present_in(lane_id, q.vtime))
+    if g.ready == 0 then g.vtime = joins_at end
   end
   if g.ready == 0 and g.name then
     q.named = q.named + 1
@@ -104,8 +112,7 @@ local function enter_lane(lane_id, g, q, count)
   end
   g.ready = g.ready + count
   E.touch_group(g)
-  local s = E.sub_of(lane_id, g.id)
-  E.put_sub(lane_id, g, s.ready + count, s.vtime or (g.parked == 'N' and g.vtime) or nil)
+  E.put_sub(lane_id, g, s.ready + count, s.vtime or (g.parked == 'N' and joins_at) or nil)
 end
 -- So many jobs without a group are ready in a lane now, which knows of them.
 function E.enter_plain(l, q, count)

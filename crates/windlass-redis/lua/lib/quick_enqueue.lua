@@ -66,6 +66,10 @@ local function read_lanes(count, meta)
     if text then
       l.s_ready, l.s_vtime = match(text, '^(%d+) (%d+)$')
       if not l.s_ready then return nil end
+    elseif q.g_vtime < tonumber(q.vtime) then
+      -- The plain group joins this lane; among others this needs a look at the rings.
+      if q.named ~= '0' then return nil end
+      l.joins_at = q.vtime
     end
     l.ready = tonumber(l.ready)
     l.level, l.position = E.place_numbers(l.head)
@@ -100,7 +104,7 @@ local function write(lanes, queues, meta, seq, sets, ready, count, events)
     if l.n > 0 then
       local q = l.queue
       counts[#counts + 1], counts[#counts + 2] = 'l' .. l.id, q.id .. ' ' .. l.ready + l.n .. ' ' .. l.jobs + l.n .. ' ' .. l.head
-      local vtime = l.s_vtime or E.int(q.g_vtime)
+      local vtime = l.s_vtime or l.joins_at or E.int(q.g_vtime)
       groups[#groups + 1], groups[#groups + 2] = 's' .. l.id .. ':' .. q.plain, (l.s_ready or 0) + l.n .. ' ' .. vtime
       if not l.s_ready then
         rings[#rings + 1] = 0

@@ -1,9 +1,10 @@
 -- Which ready jobs come next: fair turns between groups, priority and sequence within one.
 --
--- Each lane has a ring of groups, ordered by virtual time. A place in a ring may lag behind its group, never run ahead of
--- it. So: take groups from the rings in ring order, put each with its true virtual time into a heap, and serve the heap's
--- first group as soon as no ring can still hold an earlier one. Rings are read in chunks, so that a claim of n jobs reads
--- O(n) of them, however many groups there are.
+-- Each lane has a ring of groups, ordered by virtual time. In a claim, the virtual time of a group is the latest one of its
+-- own and those of its places in the rings of the claim's lanes, so no ring of the claim shows a later one. So: take groups
+-- from the rings in ring order, put each with its virtual time into a heap, and serve the heap's first group as soon as no
+-- ring can still hold an earlier one. Rings are read in chunks, so that a claim of n jobs reads O(n) of them, however many
+-- groups there are.
 
 local TURN = E.TURN
 
@@ -89,6 +90,31 @@ local function lanes_of(choice, g)
   return mine
 end
 
+-- The virtual time of a group that was found in a ring and has ready jobs in these lanes of the claim.
+local function vtime_in(choice, g, ring_vtime, mine)
+  if choice.only_plain then return g.vtime end
+  local latest = max(g.vtime, ring_vtime)
+  if #choice.lanes > 1 then
+    for _, id in ipairs(mine) do latest = max(latest, E.sub_of(id, g.id).vtime or 0) end
+  end
+  return latest
+end
+
+-- Loads what `vtime_in` reads of groups, if there are several lanes.
+local function know_places(choice, ids)
+  if #choice.lanes == 1 then return end
+  local lanes, groups = {}, {}
+  for _, group_id in ipairs(ids) do
+    local g = E.group(group_id)
+    if g and g.name and not choice.groups[group_id] then
+      for _, lane_id in ipairs(choice.lanes) do
+        if g.lanes[lane_id] then lanes[#lanes + 1], groups[#groups + 1] = lane_id, group_id end
+      end
+    end
+  end
+  E.know_subs(lanes, groups)
+end
+
 -- A group was found in a ring.
 local function meet(choice, lane_id, ring_vtime, g)
   local served = choice.groups[g.id]
@@ -108,10 +134,11 @@ local function meet(choice, lane_id, ring_vtime, g)
     heads[i] = { lane = id, orders = {}, first = 1, more = true }
     if order then push(order, place_item(E.lane(id).head, i)) end
   end
+  local vtime = vtime_in(choice, g, ring_vtime, mine)
   -- Itself an item of the heap, by virtual time and number.
   served = {
-    g.vtime, g.id, group = g, turn = floor(TURN / max(weight, 1)), room = room, heads = heads, order = order,
-    stale = ring_vtime < g.vtime and { lane_id } or {}, taken = 0,
+    vtime, g.id, group = g, turn = floor(TURN / max(weight, 1)), room = room, heads = heads, order = order,
+    stale = ring_vtime < vtime and { lane_id } or {}, taken = 0,
   }
   choice.groups[g.id] = served
   choice.count = choice.count + 1
@@ -137,6 +164,7 @@ local function read_rings(choice)
       local ids = {}
       for k, found in ipairs(places) do ids[k] = found[2] end
       E.know_groups(ids)
+      know_places(choice, ids)
       for _, found in ipairs(places) do
         local g = E.group(found[2])
         if g then meet(choice, ring.lane, found[1], g) else E.zput(E.RING, found[3], false) end
