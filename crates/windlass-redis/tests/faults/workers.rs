@@ -3,12 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::time::Instant;
-use windlass::{Client, Job, JobError, Worker};
+use windlass::{Client, Job, JobError, Options, Waited, Worker};
+use windlass_core::time::HANG_GUARD;
 use windlass_servers::{Fsync, Redis};
-
-/// The promise.
-const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "numbers")]
@@ -23,43 +20,34 @@ async fn number(job: Number) -> Result<(), JobError> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a real server runs in real time")]
-fn now() -> Instant {
-    Instant::now()
+/// Enqueues a job under an id of its own until the store accepts it, and waits until the store has its end. A store that
+/// is away answers with errors that say so.
+async fn enqueue_and_wait(client: &Client, id: &str) {
+    let ticket = loop {
+        match client.enqueue_with(Number { n: 1 }, Options::new().id(id)).await {
+            Ok(ticket) => break ticket,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    };
+    assert_eq!(ticket.wait(HANG_GUARD).await.unwrap(), Waited::Succeeded(()));
 }
 
-/// Waits until the handler has run so often; says how long that took.
-async fn until_done(count: u32) -> Duration {
-    let began = now();
-    while DONE.load(Ordering::Relaxed) < count {
-        assert!(began.elapsed() < 2 * BACK_WITHIN, "{} of {count} are done", DONE.load(Ordering::Relaxed));
-        // sleeps because: a handler of another task gives no signal.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    began.elapsed()
-}
-
+/// How long it takes is the column `recovery` of `cargo xtask crash storm`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_a_worker_goes_on_by_itself_when_the_server_is_back() {
-    let server = Redis::builder().append_only(Fsync::EverySec).start().unwrap();
+    // Synced at once: otherwise a server that is killed may forget the end of a job, which then runs again.
+    let server = Redis::builder().append_only(Fsync::Always).start().unwrap();
     let (client, own) = (Client::open(&server.url()).unwrap(), windlass::open(&server.url()).unwrap());
     let worker = Worker::builder(own).queue("numbers").slots(4).handle(number).build().unwrap();
     let stopper = worker.stopper();
     let crashes = async {
         for round in 1..=3 {
-            client.enqueue(Number { n: 1 }).await.unwrap();
-            until_done(2 * round - 1).await;
+            enqueue_and_wait(&client, &format!("{round} before")).await;
             server.kill9();
-            // sleeps because: an outage takes its time, and the longer it is the longer everybody rests.
+            // sleeps because: the longer an outage is, the longer the worker waits between its tries.
             tokio::time::sleep(Duration::from_secs(2)).await;
             server.restart().unwrap();
-            let back = now();
-            while let Err(error) = client.enqueue(Number { n: 1 }).await {
-                assert!(error.is_retryable(), "{error}");
-            }
-            until_done(2 * round).await;
-            println!("round {round}: back after {:?}", back.elapsed());
-            assert!(back.elapsed() < BACK_WITHIN, "{:?}", back.elapsed());
+            enqueue_and_wait(&client, &format!("{round} after")).await;
         }
         stopper.drain();
     };
