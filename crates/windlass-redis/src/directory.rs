@@ -4,6 +4,7 @@
 //! and the store answers `stale` when it is not the present one: so nothing depends on this being up to date.
 
 use crate::reply::{Items, number, odd, text};
+use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) id: u64,
-    pub(crate) version: String,
+    /// As the store keeps it, also when it is damaged: the store compares it.
+    pub(crate) version: Bytes,
     pub(crate) settings: QueueSettings,
     /// As the store keeps them.
     pub(crate) settings_text: String,
@@ -95,10 +97,10 @@ fn counts_of(stored: &str) -> Result<QueueCounts> {
 }
 
 /// A queue by its name and version, from the seven items that `queues.lua` answers for each; the rest may be unreadable.
-fn queue_of(items: &mut Items) -> Result<(QueueName, String, Result<Queue>)> {
+fn queue_of(items: &mut Items) -> Result<(QueueName, Bytes, Result<Queue>)> {
     let id = items.number()?;
     let name = QueueName::new(items.text()?)?;
-    let (counts, settings, version, lanes) = (items.bytes()?, items.bytes()?, items.text()?, items.bytes()?);
+    let (counts, settings, version, lanes) = (items.bytes()?, items.bytes()?, items.bytes()?, items.bytes()?);
     let lanes_used = u32::try_from(items.number()?).unwrap_or(u32::MAX);
     // A line that cannot be read is no lane: jobs of the others go on.
     let lanes = String::from_utf8_lossy(&lanes).lines().filter_map(|line| lane_of(&name, line).ok()).collect();
@@ -122,7 +124,7 @@ struct Inner {
     queues: HashMap<QueueName, Arc<Queue>>,
     /// Versions of queues that the scripts can read and this program cannot, such as those with damaged settings. A claim is
     /// planned without their jobs, so that the other queues of its worker go on.
-    unreadable: HashMap<QueueName, String>,
+    unreadable: HashMap<QueueName, Bytes>,
     lanes: HashMap<u64, Arc<Lane>>,
 }
 
@@ -176,10 +178,10 @@ impl Directory {
     }
 
     /// The lanes of a queue that a claim may take from, and the version it is planned by.
-    pub(crate) fn plan(&self, name: &QueueName, request: &ClaimRequest) -> (String, Vec<u64>) {
+    pub(crate) fn plan(&self, name: &QueueName, request: &ClaimRequest) -> (Bytes, Vec<u64>) {
         let Some(queue) = self.queue(name) else {
             let version = self.inner.read().unreadable.get(name).cloned();
-            return (version.unwrap_or_else(|| "-".to_owned()), Vec::new());
+            return (version.unwrap_or_else(|| Bytes::from_static(b"-")), Vec::new());
         };
         let fits = |lane: &&Arc<Lane>| {
             request.kinds.contain(&lane.kind)

@@ -123,6 +123,17 @@ fn a_damaged_queue_keeps_no_worker_from_its_other_queues() {
     });
 }
 
+/// The version is compared, and nothing else.
+#[test]
+fn a_damaged_version_stops_no_claim() {
+    let server = Redis::start().unwrap();
+    block(async {
+        let scene = Scene::new(&server).await;
+        scene.raw.set("meta", format!("v{}", scene.queue), [128]).await;
+        assert_eq!(scene.store().claim(both(9)).await.unwrap().jobs.len(), 2);
+    });
+}
+
 #[test]
 fn settings_that_cannot_be_read_keep_no_worker_from_its_other_queues() {
     let server = Redis::start().unwrap();

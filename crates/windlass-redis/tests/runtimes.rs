@@ -18,10 +18,15 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs a call on a runtime of its own, which ends with it.
-fn call_on_own_runtime<T: Send + 'static>(what: &str, call: impl Future<Output = T> + Send + 'static) -> T {
+/// Begins a call on a thread and a runtime of its own, which end with it. A call that hangs is left behind.
+fn begin<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, answered) = mpsc::channel();
-    std::thread::spawn(move || sender.send(runtime().block_on(call)));
+    let run = move || drop(sender.send(runtime().block_on(call)));
+    std::thread::Builder::new().name("caller".to_owned()).spawn(run).unwrap();
+    answered
+}
+
+fn answer_of<T>(answered: &mpsc::Receiver<T>, what: &str) -> T {
     answered.recv_timeout(HANG_GUARD).unwrap_or_else(|_| panic!("no answer: {what}"))
 }
 
@@ -31,7 +36,8 @@ fn an_enqueue_is_answered_after_the_runtimes_of_earlier_ones_have_ended() {
     let store = Arc::new(RedisStore::open_url(&server.url()).unwrap());
     for n in 0..8 {
         let store = Arc::clone(&store);
-        let ids = call_on_own_runtime(&format!("enqueue {n}"), async move { enqueue(&*store, vec![job()]).await });
+        let answered = begin(async move { enqueue(&*store, vec![job()]).await });
+        let ids = answer_of(&answered, &format!("enqueue {n}"));
         assert_eq!(ids.len(), 1);
     }
 }
@@ -48,26 +54,24 @@ fn a_wait_ends_after_the_runtime_of_an_earlier_wait_has_ended() {
     let id = ids[0];
     let wait = first.spawn(async move { early.wait(WaitFor::Job(id)).await });
     let registered = || server.command(&["HLEN", "{windlass}:watch"]).unwrap();
+    // Goes on with the tasks of the first runtime meanwhile.
     let has = |count: &str| {
-        for _ in 0..HANG_GUARD.as_millis() {
-            first.block_on(tokio::task::yield_now());
-            if registered() == count {
-                return;
+        let is_there = async {
+            while registered() != count {
+                tokio::task::yield_now().await;
             }
-            // sleeps because: another runtime registers it, and nothing tells when
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        panic!("{count} are not registered");
+        };
+        let in_time = first.block_on(async { tokio::time::timeout(HANG_GUARD, is_there).await });
+        assert!(in_time.is_ok(), "{count} are not registered");
     };
     has("1");
-    let (late, (sender, ended)) = (Arc::clone(&store), mpsc::channel());
-    let id = ids[1];
-    std::thread::spawn(move || sender.send(runtime().block_on(late.wait(WaitFor::Job(id)))));
+    let (late, id) = (Arc::clone(&store), ids[1]);
+    let ended = begin(async move { late.wait(WaitFor::Job(id)).await });
     has("2");
     drop(wait);
     drop(first);
     // Not by the process that waits: it would notice by itself.
     let other = RedisStore::open_url(&server.url()).unwrap();
     worker.block_on(report(&other, "w", leases.iter().find(|lease| lease.job == id).copied().unwrap())).unwrap();
-    ended.recv_timeout(HANG_GUARD).unwrap_or_else(|_| panic!("the wait did not end")).unwrap();
+    answer_of(&ended, "the wait").unwrap();
 }
