@@ -167,7 +167,8 @@ impl Wrap for Recorder {
     }
 
     async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> windlass_core::Result<Timekeeping> {
-        if let Some(path) = self.keeper.lock().take() {
+        let unwritten = self.keeper.lock().take();
+        if let Some(path) = unwritten {
             let written = std::fs::write(path, keeper.as_str());
             written.map_err(|error| windlass_core::Error::corrupt(error.to_string()))?;
         }

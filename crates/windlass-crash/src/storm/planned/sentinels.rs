@@ -73,8 +73,8 @@ impl PlannedStorm {
     /// Lets Sentinels that are stopped go on.
     pub(super) async fn continue_sentinels(&self) -> Result<()> {
         let resume = |bed: &Bed| {
-            let stopped = bed.sentinel()?.sentinels().iter().filter(|one| !one.is_up());
-            stopped.map(|one| Ok(one.resume()?)).collect()
+            let mut stopped = bed.sentinel()?.sentinels().iter().filter(|one| !one.is_up());
+            stopped.try_for_each(|one| Ok(one.resume()?))
         };
         at(&self.bed, resume).await
     }
