@@ -7,7 +7,13 @@ use std::str::FromStr;
 use windlass_core::random::{Random, StrongRandom};
 
 /// How it is called.
-pub const USAGE: &str = "\
+pub fn usage() -> String {
+    let width = Fault::ALL.iter().map(|fault| fault.name().len()).max().unwrap_or(0);
+    let faults = Fault::ALL.iter().map(|fault| format!("\n  {:width$}  {}", fault.name(), fault.about()));
+    format!("{USAGE}\nfaults of a storm:{}", faults.collect::<String>())
+}
+
+const USAGE: &str = "\
 usage: windlass-crash [--store NAME] [--seconds N] [--kills N] [--jobs N] [--workers N] [--seed N] [--dir PATH]
                       [--signal NAME] [--skew-s N] [--bug NAME]
        windlass-crash storm [--fault NAME] [--rounds N] [--seed N] [--json true]
@@ -22,7 +28,7 @@ usage: windlass-crash [--store NAME] [--seconds N] [--kills N] [--jobs N] [--wor
   --skew-s N    the clocks of workers go wrong by so many seconds, ahead and behind by turns (needs libfaketime)
   --bug NAME    acknowledge-first or report-first: break the rules on purpose, to see the audit notice
 storm: breaks private Redis servers under a working fleet, and prints a table of what was lost
-  --fault NAME  one of them; all if it is not named
+  --fault NAME  one of those below; all if it is not named; may be repeated
   --rounds N    how often each is done (3)
   --json true   lines of JSON instead of the table";
 
@@ -134,6 +140,8 @@ pub enum Role {
     Storm(StormConfig),
     /// Claims, works, reports.
     Worker(Part),
+    /// A worker of the library: claims, works, reports, keeps time.
+    LibraryWorker(Part),
     /// Enqueues.
     Enqueuer(Part),
 }
@@ -144,7 +152,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
     if args.next_if(|arg| arg == "storm").is_some() {
         return parse_storm(args).map(Role::Storm);
     }
-    let part = args.next_if(|arg| arg == "child-worker" || arg == "child-enqueuer");
+    let part = args.next_if(|arg| ["child-worker", "child-library-worker", "child-enqueuer"].contains(&arg.as_str()));
     let mut config = Config {
         store: StoreKind::Sqlite,
         blow: Blow::Kill,
@@ -183,7 +191,11 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
     let Some(part) = part else { return Ok(Role::Parent(config)) };
     let dir = config.dir.ok_or("a child needs --dir")?;
     let child = Part { dir, url, name, seed: config.seed, bug: config.bug };
-    Ok(if part == "child-worker" { Role::Worker(child) } else { Role::Enqueuer(child) })
+    Ok(match part.as_str() {
+        "child-worker" => Role::Worker(child),
+        "child-library-worker" => Role::LibraryWorker(child),
+        _ => Role::Enqueuer(child),
+    })
 }
 
 fn parse_storm(mut args: impl Iterator<Item = String>) -> Result<StormConfig, String> {
@@ -233,6 +245,7 @@ mod tests {
         let Ok(Role::Storm(storm)) = words("storm --fault script-flush --rounds 7") else { panic!("not a storm") };
         assert_eq!((storm.faults, storm.rounds), (vec![Fault::ScriptFlush], 7));
         assert!(matches!(words("child-worker --dir x --name w"), Ok(Role::Worker(_))));
+        assert!(Fault::ALL.iter().all(|fault| usage().contains(&format!("\n  {} ", fault.name()))));
         for bad in [
             "--second 5",
             "--seconds",

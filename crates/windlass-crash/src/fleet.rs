@@ -20,6 +20,7 @@ const FAKETIME: [&str; 3] = [
 pub(crate) enum Kind {
     Worker,
     Enqueuer,
+    LibraryWorker,
 }
 
 /// A child that runs.
@@ -67,6 +68,7 @@ impl Fleet {
         let (part, letter) = match kind {
             Kind::Worker => ("child-worker", 'w'),
             Kind::Enqueuer => ("child-enqueuer", 'e'),
+            Kind::LibraryWorker => ("child-library-worker", 'l'),
         };
         let name = format!("{letter}{:05}", self.started);
         let mut command = Command::new(&self.program);
@@ -100,12 +102,23 @@ impl Fleet {
 
     /// Stops one where it stands for so long.
     pub(crate) async fn freeze(&self, name: &str, ms: u64) -> Result<()> {
-        if let Some(victim) = self.running.iter().find(|running| running.name == name) {
-            victim.signal(Signal::STOP)?;
-            pass_ms(ms).await;
-            victim.signal(Signal::CONT)?;
-        }
-        Ok(())
+        self.stop(name)?;
+        pass_ms(ms).await;
+        self.resume(name)
+    }
+
+    /// Stops one where it stands (SIGSTOP).
+    pub(crate) fn stop(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::STOP)
+    }
+
+    /// Continues one that was stopped.
+    pub(crate) fn resume(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::CONT)
+    }
+
+    fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        self.running.iter().find(|running| running.name == name).map_or(Ok(()), |running| running.signal(signal))
     }
 
     /// Names of those that run.

@@ -37,7 +37,7 @@ impl Hand {
             };
             match answer {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.is_retryable() => self.watch.count(&error),
+                Err(error) if self.watch.is_repeated(&error) => self.watch.count(&error),
                 Err(error) => return Err(error.into()),
             }
             pass_ms(TURNED_AWAY_MS).await;

@@ -17,13 +17,14 @@ mod enqueuer;
 mod fleet;
 mod hand;
 mod ledger;
+mod library_worker;
 mod parent;
 pub mod recount;
 pub mod storm;
 mod watch;
 mod worker;
 
-pub use args::{Blow, Bug, Config, Role, StoreKind, StormConfig, USAGE, parse};
+pub use args::{Blow, Bug, Config, Role, StoreKind, StormConfig, parse, usage};
 pub use audit::{Findings, StoredJob, audit};
 pub use ledger::{Book, Entry, Ledger, read_ledger};
 pub use parent::{Report, run};
@@ -53,6 +54,10 @@ pub fn play(role: Role) -> Result<bool> {
                 child::note_clock(&mut hand).await?;
                 worker::work(hand).await.map(|()| true)
             })
+        }
+        Role::LibraryWorker(part) => {
+            child::end_with_parent()?;
+            runtime.block_on(library_worker::work(part)).map(|()| true)
         }
         Role::Enqueuer(part) => {
             child::end_with_parent()?;

@@ -192,10 +192,8 @@ impl Run {
     }
 
     async fn active_workers(&self) -> Result<Vec<String>> {
-        let filter = Filter { queue: Some(queue()?), state: Some(State::Active), ..Filter::default() };
-        let page = self.store.list(ListRequest { filter, limit: 1_000, ..ListRequest::default() }).await?;
-        let mut workers: Vec<String> =
-            page.jobs.into_iter().filter_map(|job| job.worker).map(|worker| worker.as_str().to_owned()).collect();
+        let active = active_jobs(self.store.as_ref()).await?;
+        let mut workers: Vec<String> = active.into_iter().map(|(_, worker)| worker).collect();
         workers.sort();
         workers.dedup();
         Ok(workers)
@@ -223,6 +221,13 @@ impl Run {
         }
         self.fleet.kill_all(Kind::Worker)
     }
+}
+
+/// The first thousand active jobs, each with its worker.
+pub(crate) async fn active_jobs(store: &dyn Store) -> Result<Vec<(JobId, String)>> {
+    let filter = Filter { queue: Some(queue()?), state: Some(State::Active), ..Filter::default() };
+    let page = store.list(ListRequest { filter, limit: 1_000, ..ListRequest::default() }).await?;
+    Ok(page.jobs.into_iter().filter_map(|job| Some((job.id, job.worker?.as_str().to_owned()))).collect())
 }
 
 pub(crate) async fn counts(store: &dyn Store) -> Result<QueueCounts> {
@@ -265,7 +270,7 @@ pub(crate) fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
     u64::from(QueueCounts::from_array(recount) != counts)
 }
 
-fn ledgers(dir: &Path) -> Result<Vec<Entry>> {
+pub(crate) fn ledgers(dir: &Path) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for file in std::fs::read_dir(dir)? {
         let path = file?.path();

@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use windlass_core::Error;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
@@ -15,6 +16,8 @@ pub(crate) struct Unanswered {
     pub(crate) unavailable: u64,
     /// The store had no room.
     pub(crate) full: u64,
+    /// A part of the store was missing.
+    pub(crate) refused: u64,
 }
 
 /// Shared by all who work on one store in one process.
@@ -22,6 +25,8 @@ pub(crate) struct Unanswered {
 pub(crate) struct Watch {
     /// Held for reading by every call, so that whoever holds it for writing finds the store still.
     gate: RwLock<()>,
+    /// Calls that are refused because the store is damaged are repeated: it will be repaired.
+    expects_damage: AtomicBool,
     seen: Mutex<Seen>,
 }
 
@@ -44,11 +49,22 @@ impl Watch {
         self.gate.write().await
     }
 
+    /// From now on calls that are refused because the store is damaged are repeated, or not any more.
+    pub(crate) fn expect_damage(&self, is_expected: bool) {
+        self.expects_damage.store(is_expected, Ordering::Relaxed);
+    }
+
+    /// Whether a call that ended like this is repeated.
+    pub(crate) fn is_repeated(&self, error: &Error) -> bool {
+        error.is_retryable() || (self.expects_damage.load(Ordering::Relaxed) && matches!(error, Error::Corrupt { .. }))
+    }
+
     pub(crate) fn count(&self, error: &Error) {
         let mut seen = self.seen.lock();
         let Seen { unanswered, last, .. } = &mut *seen;
         match error {
             Error::Full { .. } => unanswered.full += 1,
+            Error::Corrupt { .. } => unanswered.refused += 1,
             error if error.is_outcome_unknown() => unanswered.unknown += 1,
             _ => unanswered.unavailable += 1,
         }

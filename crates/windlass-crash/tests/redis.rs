@@ -4,6 +4,7 @@
 
 use std::process::Command;
 use windlass_crash::Report;
+use windlass_crash::storm::Row;
 
 fn crash(args: &str) -> Report {
     let output = Command::new(env!("CARGO_BIN_EXE_windlass-crash")).args(args.split(' ')).output().unwrap();
@@ -37,4 +38,16 @@ fn slow_workers_whose_clocks_are_an_hour_off_work_all_the_same() {
     // A lease is taken by the server's clock. One that was over at once would show here; one that was an hour long would
     // keep its job from its end, and the run gives up when no job ends for a minute.
     assert!(report.findings.too_late < report.findings.jobs / 4, "{report:?}");
+}
+
+#[test]
+fn slow_the_leases_of_a_frozen_timekeeper_are_reaped_and_its_jobs_done_once() {
+    let args = "storm --fault frozen-timekeeper --rounds 1 --seed 20261118 --json true";
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass-crash")).args(args.split(' ')).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row: Result<Row, _> = serde_json::from_str(&text);
+    let row = row.unwrap_or_else(|error| panic!("{error}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!((row.lost, row.double, row.phantom, row.miscounted, row.discord), (0, 0, 0, 0, 0), "{row:#?}");
+    // How late they were is checked by `cargo xtask crash storm`, on a machine that does nothing else.
+    assert!(row.reaped_late_ms.is_some() && row.jobs >= 20 && row.executed >= row.jobs, "{row:#?}");
 }

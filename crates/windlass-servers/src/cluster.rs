@@ -10,7 +10,7 @@ use crate::error::ServerError;
 use crate::redis::{Part, Redis};
 use crate::wait;
 
-pub use migration::Migration;
+pub use migration::{Migration, SplitSlot};
 use view::Line;
 
 /// How many slots a cluster has.
@@ -198,8 +198,13 @@ impl Cluster {
 
     /// Whether every node that is up sees the slot at that node, and the cluster in order.
     fn all_see(&self, slot: u16, owner: usize) -> Result<(), String> {
+        self.all_see_besides(slot, owner, None)
+    }
+
+    /// The same without one node.
+    fn all_see_besides(&self, slot: u16, owner: usize, besides: Option<usize>) -> Result<(), String> {
         let owner = self.nodes.get(owner).map(Redis::port);
-        for (index, view) in self.views() {
+        for (index, view) in self.views().into_iter().filter(|(index, _)| Some(*index) != besides) {
             let seen = view.iter().find(|line| line.is_primary && line.owns(slot)).map(|line| line.port);
             if seen != owner {
                 return Err(format!("node {index} sees slot {slot} at port {seen:?}"));

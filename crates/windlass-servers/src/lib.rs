@@ -33,7 +33,7 @@ mod resp;
 mod sentinel;
 mod wait;
 
-pub use cluster::{Cluster, ClusterBuilder, Migration};
+pub use cluster::{Cluster, ClusterBuilder, Migration, SplitSlot};
 pub use error::ServerError;
 pub use proxy::{Counts, Delay, Faults, Proxy};
 pub use redis::{Fsync, Redis, RedisBuilder};

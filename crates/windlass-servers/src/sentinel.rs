@@ -48,6 +48,7 @@ impl Sentinel {
         let sentinels = (0..SENTINELS).map(|_| Redis::builder().part(Part::Sentinel { primary: port }).start());
         let sentinel = Self { sentinels: sentinels.collect::<Result<_, _>>()?, nodes };
         sentinel.use_short_intervals();
+        sentinel.use_short_tilt();
         sentinel.wait_until_healthy()?;
         Ok(sentinel)
     }
@@ -127,7 +128,8 @@ fn knows_everybody(sentinel: &Redis, replicas: usize) -> Result<(), String> {
     let is_well = has(&primary, "flags", "master")
         && has(&primary, "num-other-sentinels", &(SENTINELS - 1).to_string())
         && field(&listed, "flags").filter(|flags| *flags == "slave").count() == replicas
-        && field(&listed, "master-link-status").filter(|status| *status == "ok").count() == replicas;
+        && field(&listed, "master-link-status").filter(|status| *status == "ok").count() == replicas
+        && ask(&["INFO", "sentinel"])?.contains("sentinel_tilt:0");
     if is_well { Ok(()) } else { Err(format!("the sentinel on {} says: {primary} {listed}", sentinel.port())) }
 }
 

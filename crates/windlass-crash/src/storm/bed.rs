@@ -1,6 +1,6 @@
 //! The servers of a storm.
 
-use super::fault::{Fault, Ground};
+use super::fault::{BrokenSentinel, Fault, Ground};
 use crate::Result;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub(super) enum Servers {
 /// Private servers, ended with this.
 pub(super) struct Bed {
     pub(super) servers: Servers,
+    /// One more Sentinel, which names an old primary and comes first in the URL.
+    outdated: Option<Redis>,
 }
 
 impl Bed {
@@ -43,9 +45,18 @@ impl Bed {
                 Servers::Proxied(redis, proxy)
             }
             Ground::Sentinel { replicas } => Servers::Sentinel(Sentinel::start_with_replicas(replicas)?),
-            Ground::Cluster => Servers::Cluster(Cluster::start(3, 1)?),
+            Ground::Cluster => {
+                // For `DEBUG DIGEST`: whether anything was written.
+                Servers::Cluster(Cluster::builder(3, 1).config("enable-debug-command", "yes").start()?)
+            }
         };
-        Ok(Self { servers })
+        let outdated = match &servers {
+            Servers::Sentinel(sentinel) if fault.broken_sentinel() == Some(BrokenSentinel::Outdated) => {
+                Some(sentinel.start_stale_sentinel(sentinel.primary_port()?)?)
+            }
+            _ => None,
+        };
+        Ok(Self { servers, outdated })
     }
 
     /// The URL of a store on them.
@@ -53,7 +64,13 @@ impl Bed {
         let base = match &self.servers {
             Servers::Single(redis) => redis.url(),
             Servers::Proxied(_, proxy) => format!("redis://127.0.0.1:{}", proxy.port()),
-            Servers::Sentinel(sentinel) => sentinel.url(),
+            Servers::Sentinel(sentinel) => match &self.outdated {
+                Some(outdated) => {
+                    let first = format!("redis+sentinel://127.0.0.1:{},", outdated.port());
+                    sentinel.url().replacen("redis+sentinel://", &first, 1)
+                }
+                None => sentinel.url(),
+            },
             Servers::Cluster(cluster) => cluster.url(),
         };
         format!("{base}?prefix={prefix}{options}")
@@ -84,11 +101,28 @@ impl Bed {
         }
     }
 
+    pub(super) fn outdated(&self) -> Result<&Redis> {
+        self.outdated.as_ref().ok_or_else(|| "there is no outdated sentinel".into())
+    }
+
     pub(super) fn cluster(&self) -> Result<&Cluster> {
         match &self.servers {
             Servers::Cluster(cluster) => Ok(cluster),
             _ => Err("there is no cluster".into()),
         }
+    }
+}
+
+impl Bed {
+    /// A primary of the cluster that does not own the slot.
+    pub(super) fn other_primary(&self, slot: u16) -> Result<usize> {
+        let cluster = self.cluster()?;
+        let owner = cluster.primary_of_slot(slot)?;
+        let is_primary = |index: &usize| {
+            let role = cluster.node(*index).and_then(|node| node.command(&["ROLE"]));
+            *index != owner && role.is_ok_and(|role| role.starts_with("master"))
+        };
+        (0..cluster.nodes().len()).find(is_primary).ok_or_else(|| "there is no other primary".into())
     }
 }
 

@@ -67,13 +67,18 @@ impl Storm {
                 at(&self.bed, |bed| Ok(bed.cluster()?.manual_failover(Bed::slot())?)).await?;
             }
             Fault::SlotMigration => discord = self.migrate().await?,
+            Fault::HalfStore => discord = self.halve().await?,
             Fault::PlannedOneReplica
             | Fault::PlannedWaitOne
             | Fault::PlannedWaitAll
             | Fault::FailoverTo
             | Fault::KilledOneReplica
             | Fault::KilledWaitOne
-            | Fault::KilledWaitAll => {
+            | Fault::KilledWaitAll
+            | Fault::OutdatedSentinel
+            | Fault::OutdatedSentinelKilled
+            | Fault::FrozenSentinel
+            | Fault::FrozenTimekeeper => {
                 return Err(format!("{} has a storm of its own", self.fault).into());
             }
         }
@@ -219,18 +224,9 @@ impl Storm {
     async fn migrate(&self) -> Result<Discord> {
         let slot = Bed::slot();
         let to = at(&self.bed, move |bed| {
-            let from = bed.cluster()?.primary_of_slot(slot)?;
-            let primaries = (0..bed.cluster()?.nodes().len()).filter(|node| *node != from);
-            let mut others = primaries.filter(|node| {
-                bed.cluster().is_ok_and(|cluster| {
-                    cluster
-                        .node(*node)
-                        .is_ok_and(|node| node.command(&["ROLE"]).is_ok_and(|role| role.starts_with("master")))
-                })
-            });
-            let to = others.next().ok_or("there is no other primary")?;
-            let migration = bed.cluster()?.begin_migration(slot, to)?;
-            Ok((to, migration.step(1)?)).map(|(to, _)| to)
+            let to = bed.other_primary(slot)?;
+            bed.cluster()?.begin_migration(slot, to)?.step(1)?;
+            Ok(to)
         })
         .await?;
         let crew = self.crews.first().ok_or("no crew")?;

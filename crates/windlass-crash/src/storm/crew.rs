@@ -32,7 +32,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) struct Crew {
-    url: String,
+    pub(super) url: String,
     store: Arc<dyn Store>,
     pub(super) watch: Arc<Watch>,
     book: Book,
@@ -72,6 +72,11 @@ impl Crew {
             watch: Arc::clone(&self.watch),
             idle_ms: worker::IDLE_MS.max(of * 2),
         })
+    }
+
+    /// How many workers and enqueuers it has.
+    pub(super) fn size(&self) -> u64 {
+        (self.workers.len() + self.enqueuers.len()) as u64
     }
 
     /// Nobody of a crew ends by itself.

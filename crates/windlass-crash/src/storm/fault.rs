@@ -54,6 +54,15 @@ pub enum Fault {
     KilledWaitOne,
     /// The same with two replicas and `wait_replicas=all`.
     KilledWaitAll,
+    /// Planned failovers under full load, one replica, and the first Sentinel of the URL is outdated: it names the primary
+    /// from before the failover. Processes that start then have its answer first.
+    OutdatedSentinel,
+    /// The same, and the primary is killed.
+    OutdatedSentinelKilled,
+    /// Planned failovers under full load, one replica, and one of the three Sentinels is stopped (SIGSTOP).
+    FrozenSentinel,
+    /// The worker process that is the timekeeper is stopped (SIGSTOP) while it holds leases, and continued later.
+    FrozenTimekeeper,
     /// The primary of the store's slot is killed.
     ClusterKill,
     /// The same with `wait_replicas=1`.
@@ -62,6 +71,8 @@ pub enum Fault {
     ClusterFailover,
     /// The store's slot moves to another primary, key by key.
     SlotMigration,
+    /// The source of such a move is killed when some keys are moved: half a store is refused, and merged as the guide says.
+    HalfStore,
 }
 
 /// What servers a fault needs.
@@ -74,9 +85,18 @@ pub(super) enum Ground {
     Cluster,
 }
 
+/// What is wrong with one Sentinel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BrokenSentinel {
+    /// It names the primary from before the failover, and answers before the others.
+    Outdated,
+    /// It is stopped, and its connections stay open.
+    Frozen,
+}
+
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 33] = [
         Self::ScriptFlush,
         Self::ClientKill,
         Self::Neighbours,
@@ -101,10 +121,15 @@ impl Fault {
         Self::KilledOneReplica,
         Self::KilledWaitOne,
         Self::KilledWaitAll,
+        Self::OutdatedSentinel,
+        Self::OutdatedSentinelKilled,
+        Self::FrozenSentinel,
+        Self::FrozenTimekeeper,
         Self::ClusterKill,
         Self::ClusterKillWait,
         Self::ClusterFailover,
         Self::SlotMigration,
+        Self::HalfStore,
     ];
 
     /// Its name on the command line and in the table.
@@ -134,44 +159,118 @@ impl Fault {
             Self::KilledOneReplica => "killed-1-replica",
             Self::KilledWaitOne => "killed-2-replicas-wait-1",
             Self::KilledWaitAll => "killed-2-replicas-wait-all",
+            Self::OutdatedSentinel => "outdated-sentinel",
+            Self::OutdatedSentinelKilled => "outdated-sentinel-killed",
+            Self::FrozenSentinel => "frozen-sentinel",
+            Self::FrozenTimekeeper => "frozen-timekeeper",
             Self::ClusterKill => "cluster-kill",
             Self::ClusterKillWait => "cluster-kill-wait",
             Self::ClusterFailover => "cluster-failover",
             Self::SlotMigration => "slot-migration",
+            Self::HalfStore => "half-store",
+        }
+    }
+
+    /// A line about it for the help text.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::ScriptFlush => "the server deletes all scripts, again and again",
+            Self::ClientKill => "the server closes all connections, again and again",
+            Self::Neighbours => "the same with two stores on the server",
+            Self::Pause => "the server is stopped for a while (SIGSTOP)",
+            Self::RestartAlways => "the server is killed and restarted; appendfsync always",
+            Self::RestartEverysec => "the same with appendfsync everysec",
+            Self::Loading => "the same with a server that takes long to load its data",
+            Self::Reconnect => "the same with 200 workers",
+            Self::MemoryFull => "the server's memory is full for a while",
+            Self::Cuts => "connections are cut inside of requests and replies",
+            Self::Swallowed => "replies do not arrive, then connections break",
+            Self::HalfOpen => "replies do not arrive, and connections stay open",
+            Self::SlowLink => "every byte is delayed",
+            Self::SentinelKill => "Sentinel: kill -9 of the primary",
+            Self::SentinelKillWait => "the same with wait_replicas=1",
+            Self::SentinelFailover => "Sentinel: SENTINEL FAILOVER",
+            Self::SentinelFailoverWait => "the same with wait_replicas=1",
+            Self::PlannedOneReplica => "SENTINEL FAILOVER under full load, 1 replica",
+            Self::PlannedWaitOne => "the same with 2 replicas and wait_replicas=1",
+            Self::PlannedWaitAll => "the same with 2 replicas and wait_replicas=all",
+            Self::FailoverTo => "FAILOVER TO under full load: the Sentinels are not involved",
+            Self::KilledOneReplica => "kill -9 of the primary under full load, 1 replica",
+            Self::KilledWaitOne => "the same with 2 replicas and wait_replicas=1",
+            Self::KilledWaitAll => "the same with 2 replicas and wait_replicas=all",
+            Self::OutdatedSentinel => "planned-1-replica with a Sentinel that names the old primary",
+            Self::OutdatedSentinelKilled => "killed-1-replica with such a Sentinel",
+            Self::FrozenSentinel => "planned-1-replica with a Sentinel that is stopped (SIGSTOP)",
+            Self::FrozenTimekeeper => "the worker process that is the timekeeper is stopped (SIGSTOP)",
+            Self::ClusterKill => "Cluster: kill -9 of the primary",
+            Self::ClusterKillWait => "the same with wait_replicas=1",
+            Self::ClusterFailover => "Cluster: CLUSTER FAILOVER",
+            Self::SlotMigration => "Cluster: the slot moves to another node, key by key",
+            Self::HalfStore => "Cluster: kill -9 of the source of a slot move, then the repair of the guide",
         }
     }
 
     /// Whether acknowledged work may be lost or done again: another node takes over that need not have everything. With
     /// one replica that confirms every write there is no such node; of two, the other one may be chosen.
     pub fn may_lose(self) -> bool {
-        matches!(self, Self::SentinelKill | Self::KilledOneReplica | Self::KilledWaitOne | Self::ClusterKill)
+        matches!(
+            self,
+            Self::SentinelKill
+                | Self::KilledOneReplica
+                | Self::KilledWaitOne
+                | Self::OutdatedSentinelKilled
+                | Self::ClusterKill
+        )
     }
 
     /// Whether the storm is the one of [`planned`](super::planned): failovers under full load.
     pub(super) fn is_under_full_load(self) -> bool {
         matches!(self, Self::PlannedOneReplica | Self::PlannedWaitOne | Self::PlannedWaitAll | Self::FailoverTo)
             || self.kills_primary()
+            || self.broken_sentinel().is_some()
     }
 
     /// Whether the primary is killed under full load.
     pub(super) fn kills_primary(self) -> bool {
-        matches!(self, Self::KilledOneReplica | Self::KilledWaitOne | Self::KilledWaitAll)
+        matches!(
+            self,
+            Self::KilledOneReplica | Self::KilledWaitOne | Self::KilledWaitAll | Self::OutdatedSentinelKilled
+        )
+    }
+
+    /// What is wrong with a Sentinel during the failovers.
+    pub(super) fn broken_sentinel(self) -> Option<BrokenSentinel> {
+        match self {
+            Self::OutdatedSentinel | Self::OutdatedSentinelKilled => Some(BrokenSentinel::Outdated),
+            Self::FrozenSentinel => Some(BrokenSentinel::Frozen),
+            _ => None,
+        }
     }
 
     pub(super) fn ground(self) -> Ground {
         match self {
             Self::ScriptFlush | Self::ClientKill | Self::Neighbours | Self::Pause | Self::MemoryFull => Ground::Single,
+            Self::FrozenTimekeeper => Ground::Single,
             Self::RestartAlways => Ground::AppendOnly { always: true },
             Self::RestartEverysec | Self::Loading | Self::Reconnect => Ground::AppendOnly { always: false },
             Self::Cuts | Self::Swallowed | Self::HalfOpen | Self::SlowLink => Ground::Proxied,
             Self::SentinelKill | Self::SentinelKillWait | Self::SentinelFailover | Self::SentinelFailoverWait => {
                 Ground::Sentinel { replicas: 2 }
             }
-            Self::PlannedOneReplica | Self::FailoverTo | Self::KilledOneReplica => Ground::Sentinel { replicas: 1 },
+            Self::PlannedOneReplica
+            | Self::FailoverTo
+            | Self::KilledOneReplica
+            | Self::OutdatedSentinel
+            | Self::OutdatedSentinelKilled
+            | Self::FrozenSentinel => Ground::Sentinel { replicas: 1 },
             Self::PlannedWaitOne | Self::PlannedWaitAll | Self::KilledWaitOne | Self::KilledWaitAll => {
                 Ground::Sentinel { replicas: 2 }
             }
-            Self::ClusterKill | Self::ClusterKillWait | Self::ClusterFailover | Self::SlotMigration => Ground::Cluster,
+            Self::ClusterKill
+            | Self::ClusterKillWait
+            | Self::ClusterFailover
+            | Self::SlotMigration
+            | Self::HalfStore => Ground::Cluster,
         }
     }
 

@@ -4,14 +4,17 @@
 //! again, and recounts every index ([`crate::recount`]). In the end nobody enqueues any more, the rest is worked off, and what
 //! the crew wrote down is compared with what the store has ([`crate::audit()`]).
 //!
-//! Planned failovers have a storm of their own, with full load, runs and wake-ups ([`planned`]).
+//! Failovers under full load have a storm of their own, with runs and wake-ups ([`planned`]), and so has the timekeeper, with
+//! worker processes ([`timekeeper`]).
 
 mod bed;
 mod blows;
 mod crew;
 mod fault;
+mod half;
 mod planned;
 mod table;
+mod timekeeper;
 
 pub use fault::Fault;
 pub use table::Row;
@@ -23,6 +26,8 @@ use crate::recount::Discord;
 use bed::{Bed, PREFIX, aside};
 use crew::{Crew, Outcome};
 use std::sync::Arc;
+use windlass_core::name::QueueName;
+use windlass_core::store::{QueueSettings, Retention, RetentionRule, Setting, Store};
 use windlass_core::time::{Clock, SystemClock};
 
 /// Jobs that are completed before every blow.
@@ -44,6 +49,9 @@ pub async fn run(plan: Plan) -> Result<Row> {
     let Plan { fault, rounds, seed } = plan;
     if fault.is_under_full_load() {
         return planned::run(plan).await;
+    }
+    if fault == Fault::FrozenTimekeeper {
+        return timekeeper::run(plan).await;
     }
     let began = SystemClock.now();
     let bed = Arc::new(aside(move || Bed::start(fault)).await?);
@@ -89,6 +97,17 @@ struct Storm {
     dice: crate::child::Dice,
 }
 
+/// The audit needs every job, and the workers of the library remove what retention lets go.
+async fn keep_everything(store: &dyn Store, queues: Vec<QueueName>) -> Result<()> {
+    let all = RetentionRule::default();
+    let retention = Retention { succeeded: all, failed: all, cancelled: all };
+    for queue in queues {
+        let settings = QueueSettings { retention, ..QueueSettings::default() };
+        store.configure(Setting::Queue { queue, settings }).await?;
+    }
+    Ok(())
+}
+
 impl Row {
     fn in_discord(&mut self, discord: &Discord) {
         self.discord += discord.count;
@@ -112,6 +131,7 @@ impl Row {
         self.unknown += unanswered.unknown;
         self.unavailable += unanswered.unavailable;
         self.full += unanswered.full;
+        self.refused += unanswered.refused;
     }
 }
 

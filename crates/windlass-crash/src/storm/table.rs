@@ -11,6 +11,8 @@ const RECOVERY_MS_MAX: u64 = 5_000;
 const GAP_MS_MAX: u64 = 5_000;
 /// The longest time that an idle worker may take to start a job, three seconds after a failover.
 const WAKE_MS_MAX: u64 = 100;
+/// The longest time from the end of a lease until it is reaped.
+const REAPED_LATE_MS_MAX: u64 = 2_000;
 /// The lowest number of calls that must be under way when a failover is asked for.
 const IN_FLIGHT_MIN: u64 = 16;
 
@@ -59,8 +61,12 @@ pub struct Row {
     pub unavailable: u64,
     /// Calls that found the store full, and were repeated.
     pub full: u64,
-    /// The longest time until every worker's claim was answered again.
+    /// Calls that were refused because a part of the store was missing, and repeated.
+    pub refused: u64,
+    /// The longest time until every worker's claim was answered again, and until processes that started then were answered.
     pub recovery_ms: u64,
+    /// The longest time from the end of a lease of the frozen timekeeper until it was reaped.
+    pub reaped_late_ms: Option<u64>,
     /// How long it took.
     pub seconds: u64,
     /// Some of what is wrong.
@@ -70,8 +76,8 @@ pub struct Row {
 impl Row {
     /// The head of the table.
     pub const HEAD: &'static str = "\
-| fault | rounds | jobs | runs | lost | runs lost | forgotten outcomes | double completions | phantoms | index faults | unknown outcomes | turned away | delivered twice | too late | recovery ms | in flight | longest gap ms | wake-up ms before | wake-up ms after | s |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| fault | rounds | jobs | runs | lost | runs lost | forgotten outcomes | double completions | phantoms | index faults | unknown outcomes | turned away | delivered twice | too late | recovery ms | in flight | longest gap ms | wake-up ms before | wake-up ms after | reaped late ms | s |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
     /// True when no promise was broken. What a fail-over may cost is not promised; that everything fits together is.
     pub fn is_clean(&self) -> bool {
@@ -80,6 +86,7 @@ impl Row {
         (may_lose || self.lost + self.double + self.forgotten + self.runs_lost == 0)
             && self.phantom + self.miscounted + self.discord == 0
             && self.recovery_ms <= RECOVERY_MS_MAX
+            && self.reaped_late_ms.is_none_or(|late_ms| late_ms <= REAPED_LATE_MS_MAX)
             && (!fault.is_ok_and(Fault::is_under_full_load) || self.meets_bars())
     }
 
@@ -110,7 +117,7 @@ impl fmt::Display for Row {
             always(self.phantom),
             always(self.discord + self.miscounted),
             always(self.unknown),
-            always(self.unavailable + self.full),
+            always(self.unavailable + self.full + self.refused),
             always(self.delivered_twice),
             always(self.too_late),
             always(self.recovery_ms),
@@ -118,6 +125,7 @@ impl fmt::Display for Row {
             self.gap_ms,
             self.wake_before_ms,
             self.wake_ms,
+            self.reaped_late_ms,
             always(self.seconds),
         ];
         write!(f, "| {} |", self.fault)?;

@@ -47,4 +47,5 @@ storms! {
     slow_a_cluster_fails_over_with_a_confirmed_replica: ClusterKillWait, |row| row.unknown + row.unavailable > 0;
     slow_a_cluster_fails_over_when_asked: ClusterFailover;
     slow_a_slot_that_moves_loses_nothing: SlotMigration;
+    slow_half_a_store_is_refused_and_merged: HalfStore, |row| row.refused > 0;
 }

@@ -119,10 +119,14 @@ impl RedisBuilder {
             locale,
         };
         // Once, and not at a restart: sentinels and `CONFIG REWRITE` keep in it what they changed.
-        fs::write(redis.config_path(), self.file(&redis))
-            .map_err(ServerError::io("write the server's configuration"))?;
+        self.write_config(&redis)?;
         redis.launch()?;
         Ok(redis)
+    }
+
+    /// Writes the file that the server reads when it is started.
+    pub(crate) fn write_config(&self, redis: &Redis) -> Result<(), ServerError> {
+        fs::write(redis.config_path(), self.file(redis)).map_err(ServerError::io("write the server's configuration"))
     }
 
     fn file(&self, redis: &Redis) -> String {

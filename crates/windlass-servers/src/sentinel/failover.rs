@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::{HEALTHY_WITHIN, NAME, Sentinel, primary_by};
 use crate::error::ServerError;
-use crate::redis::{Part, Redis};
+use crate::redis::{Part, Redis, RedisBuilder};
 use crate::wait;
 
 const INFO_DEFAULT: &str = "10000";
 const PUBLISH_DEFAULT: &str = "2000";
 const SHORT: &str = "500";
+const TILT: &str = "1000";
 
 impl Sentinel {
     /// Has the sentinels make another node the primary, though nothing is wrong with this one; hands back the port of
@@ -80,26 +81,52 @@ impl Sentinel {
         self.set_intervals(SHORT, SHORT);
     }
 
-    fn set_intervals(&self, info_ms: &str, publish_ms: &str) {
+    /// Has a sentinel that was stopped, or had no time for two seconds, act again after one second instead of thirty.
+    pub(super) fn use_short_tilt(&self) {
         for sentinel in &self.sentinels {
+            let _ = sentinel.command(&["SENTINEL", "DEBUG", "TILT-PERIOD", TILT]);
+        }
+    }
+
+    fn set_intervals(&self, info_ms: &str, publish_ms: &str) {
+        // A paused one would not answer.
+        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
             let _ = sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", info_ms]);
             let _ = sentinel.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", publish_ms]);
         }
     }
 
     /// Starts one more sentinel, which names the node on `port` as the primary for as long as it runs: it neither hears from
-    /// the other sentinels nor publishes anything. It is not part of [`Sentinel::sentinels`] and [`Sentinel::url`]; put its
-    /// port into a URL of your own.
+    /// the other sentinels nor publishes anything, and changes the role of no node. It is not part of
+    /// [`Sentinel::sentinels`] and [`Sentinel::url`]; put its port into a URL of your own.
     pub fn start_stale_sentinel(&self, port: u16) -> Result<Redis, ServerError> {
-        // The sentinel sends these commands to the nodes under names that no node has.
-        let rename = |command: &str| format!("rename-command {NAME} {command} {command}-DISABLED");
-        let builder = Redis::builder().part(Part::Sentinel { primary: port });
-        let builder = builder.config("sentinel", &rename("SUBSCRIBE")).config("sentinel", &rename("PUBLISH"));
-        let stale = builder.start()?;
-        let named = primary_by(&stale)?;
-        if named == port {
-            return Ok(stale);
-        }
-        Err(ServerError::NoSuchNode(format!("the stale sentinel names {named} and not {port}")))
+        let stale = stale_builder(port).start()?;
+        names(&stale, port).map(|()| stale)
     }
+
+    /// Starts a sentinel of [`Sentinel::start_stale_sentinel`] again, on the port that it had. From then on it names the node
+    /// on `port`.
+    pub fn restart_stale_sentinel(&self, stale: &Redis, port: u16) -> Result<(), ServerError> {
+        stale.kill9();
+        stale_builder(port).write_config(stale)?;
+        stale.restart()?;
+        names(stale, port)
+    }
+}
+
+fn stale_builder(port: u16) -> RedisBuilder {
+    // The sentinel sends these commands to the nodes under names that no node has.
+    ["SUBSCRIBE", "PUBLISH", "SLAVEOF"]
+        .into_iter()
+        .fold(Redis::builder().part(Part::Sentinel { primary: port }), |builder, command| {
+            builder.config("sentinel", &format!("rename-command {NAME} {command} {command}-DISABLED"))
+        })
+}
+
+fn names(stale: &Redis, port: u16) -> Result<(), ServerError> {
+    let named = primary_by(stale)?;
+    if named == port {
+        return Ok(());
+    }
+    Err(ServerError::NoSuchNode(format!("the stale sentinel names {named} and not {port}")))
 }

@@ -14,15 +14,17 @@ use crate::parent::{counts, miscounted, stored_jobs, waiting};
 use crate::recount::{Raw, recount};
 use crate::storm::bed::PREFIX;
 use crate::storm::crew::Outcome;
+use crate::storm::keep_everything;
 use crate::watch::Watch;
 use crate::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 use windlass_core::id::Ids;
 use windlass_core::name::QueueName;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{QueueSettings, Retention, RetentionRule, Setting, Store};
+use windlass_core::store::Store;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
 /// Store handles of callers.
@@ -59,12 +61,14 @@ pub(super) struct Load {
     callers: JoinSet<Result<()>>,
     workers: JoinSet<Result<()>>,
     pub(super) idle: IdleWorkers,
+    seeds: Dice,
+    newcomers: u32,
 }
 
 impl Load {
     pub(super) async fn start(url: &str, seed: u64) -> Result<Self> {
         let store = open(Path::new(PREFIX), Some(url))?;
-        keep_everything(store.as_ref()).await?;
+        keep_everything(store.as_ref(), vec![queue()?, QueueName::new(NODES)?]).await?;
         let mut load = Self {
             url: url.to_owned(),
             store,
@@ -75,21 +79,22 @@ impl Load {
             callers: JoinSet::new(),
             workers: JoinSet::new(),
             idle: IdleWorkers::start(url)?,
+            seeds: Dice::new(seed),
+            newcomers: 0,
         };
-        let seeds = Dice::new(seed);
         for at in 0..WORKERS {
-            let hand = load.hand(format!("worker-{at}"), open(Path::new(PREFIX), Some(url))?, seeds.seed());
+            let hand = load.hand(format!("worker-{at}"), open(Path::new(PREFIX), Some(url))?, load.seeds.seed());
             let worker = Worker { hand, meter: Arc::clone(&load.meter), runs: Arc::clone(&load.runs) };
             load.workers.spawn(worker.work());
         }
         for at in 0..RUN_STARTERS {
-            let hand = load.hand(format!("starter-{at}"), open(Path::new(PREFIX), Some(url))?, seeds.seed());
+            let hand = load.hand(format!("starter-{at}"), open(Path::new(PREFIX), Some(url))?, load.seeds.seed());
             load.callers.spawn(start_runs(hand, Arc::clone(&load.meter), Arc::clone(&load.runs)));
         }
         for handle in 0..HANDLES {
             let store = open(Path::new(PREFIX), Some(url))?;
             for at in 0..=SINGLE_CALLERS {
-                let hand = load.hand(format!("caller-{handle}-{at}"), Arc::clone(&store), seeds.seed());
+                let hand = load.hand(format!("caller-{handle}-{at}"), Arc::clone(&store), load.seeds.seed());
                 let batch = if at == SINGLE_CALLERS { BATCH } else { 1 };
                 load.callers.spawn(enqueue(hand, Arc::clone(&load.meter), batch));
             }
@@ -107,6 +112,24 @@ impl Load {
             watch: Arc::clone(&self.watch),
             idle_ms: 0,
         }
+    }
+
+    /// Starts callers with a handle each, as processes that start now. Each enqueues one job.
+    pub(super) fn start_newcomers(&mut self, count: u32) -> Result<Newcomers> {
+        let mut newcomers = JoinSet::new();
+        for _ in 0..count {
+            self.newcomers += 1;
+            let store = open(Path::new(PREFIX), Some(&self.url))?;
+            let mut hand = self.hand(format!("newcomer-{}", self.newcomers), store, self.seeds.seed());
+            let meter = Arc::clone(&self.meter);
+            newcomers.spawn(async move {
+                let began = SystemClock.now();
+                let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
+                enqueue_once(&mut hand, &ids, &meter, 1).await?;
+                Ok(SystemClock.now().ms_since(began))
+            });
+        }
+        Ok(Newcomers(newcomers))
     }
 
     /// No caller or worker ends by itself.
@@ -193,17 +216,6 @@ impl Load {
     }
 }
 
-/// The audit needs every job, and real workers remove what retention lets go.
-async fn keep_everything(store: &dyn Store) -> Result<()> {
-    let all = RetentionRule::default();
-    let retention = Retention { succeeded: all, failed: all, cancelled: all };
-    for queue in [queue()?, QueueName::new(NODES)?] {
-        let settings = QueueSettings { retention, ..QueueSettings::default() };
-        store.configure(Setting::Queue { queue, settings }).await?;
-    }
-    Ok(())
-}
-
 /// Enqueues until it is aborted; an answer that got lost is asked for again with the same jobs.
 async fn enqueue(mut hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
     let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
@@ -211,12 +223,35 @@ async fn enqueue(mut hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
         if meter.is_paced() {
             pass_ms(PACE_MS).await;
         }
-        let jobs = (0..batch).map(|_| job(&ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
-        let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
-        let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
-        hand.ledger.note(&intended)?;
-        meter.in_flight(accept(&hand, jobs)).await?;
-        hand.ledger.note(&acknowledged)?;
-        meter.acknowledge(batch);
+        enqueue_once(&mut hand, &ids, &meter, batch).await?;
+    }
+}
+
+async fn enqueue_once(hand: &mut Hand, ids: &Ids, meter: &Meter, batch: u64) -> Result<()> {
+    let jobs = (0..batch).map(|_| job(ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
+    let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
+    let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
+    hand.ledger.note(&intended)?;
+    meter.in_flight(accept(hand, jobs)).await?;
+    hand.ledger.note(&acknowledged)?;
+    meter.acknowledge(batch);
+    Ok(())
+}
+
+/// Callers that enqueue one job each.
+pub(super) struct Newcomers(JoinSet<Result<u64>>);
+
+impl Newcomers {
+    /// The longest time from the start of one to its acknowledgement.
+    pub(super) async fn longest_ms(mut self) -> Result<u64> {
+        let all = async {
+            let mut longest = 0;
+            while let Some(ended) = self.0.join_next().await {
+                longest = longest.max(ended??);
+            }
+            Ok(longest)
+        };
+        let limit = Duration::from_millis(STEP_MS_MAX);
+        tokio::time::timeout(limit, all).await.map_err(|_| "a new caller gets no acknowledgement")?
     }
 }

@@ -4,10 +4,13 @@
 //! primary is there and has acknowledged its share, times the wake-up again three seconds after the failover, and waits until
 //! every replica is attached to the new primary and the Sentinels agree. A failover before that is not a planned one: the
 //! replica would not have the data.
+//!
+//! In some storms one Sentinel is outdated or frozen meanwhile, and processes start right after the failover (`sentinels.rs`).
 
 mod load;
 mod meter;
 mod runs;
+mod sentinels;
 mod wake;
 mod worker;
 
@@ -16,8 +19,9 @@ use super::fault::Fault;
 use super::table::Row;
 use super::{Plan, blows::FAILOVER_WITHIN};
 use crate::Result;
-use crate::child::pass_ms;
+use crate::child::{Dice, pass_ms};
 use load::{Load, LoadOutcome};
+use sentinels::Start;
 use std::sync::Arc;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
@@ -38,7 +42,7 @@ pub(super) async fn run(plan: Plan) -> Result<Row> {
     let bed = Arc::new(aside(move || Bed::start(fault)).await?);
     let load = Load::start(&bed.url(PREFIX, fault.options()), seed).await?;
     let row = Row { fault: fault.name().to_owned(), rounds, ..Row::default() };
-    let mut storm = PlannedStorm { bed, load, fault, row };
+    let mut storm = PlannedStorm { bed, load, fault, row, dice: Dice::new(seed) };
     for round in 0..rounds {
         storm.round(round).await?;
     }
@@ -58,6 +62,7 @@ struct PlannedStorm {
     load: Load,
     fault: Fault,
     row: Row,
+    dice: Dice,
 }
 
 impl PlannedStorm {
@@ -67,22 +72,26 @@ impl PlannedStorm {
         self.load.meter.set_full_speed(true);
         self.load.acknowledged(first + JOBS_BEFORE).await?;
         let in_flight = self.count_calls().await;
+        self.break_sentinel().await?;
         let failed_over_at = self.fail_over().await?;
-        let recovery_ms = self.load.recovery_ms(failed_over_at).await?;
+        let newcomers_ms = self.newcomers_ms(Start::Promoted).await?;
+        let claims_ms = self.load.recovery_ms(failed_over_at).await?;
         self.load.acknowledged(first + JOBS_PER_ROUND).await?;
         self.load.meter.set_full_speed(false);
         let passed_ms = SystemClock.now().ms_since(failed_over_at);
         pass_ms(WAKE_AFTER_MS.saturating_sub(passed_ms)).await;
         let after_ms = self.load.idle.wake_up_ms().await?;
+        self.continue_sentinels().await?;
         self.wait_until_attached().await?;
+        let newcomers_ms = newcomers_ms.max(self.newcomers_ms(Start::Attached).await?);
         eprintln!(
-            "  {} {}: {in_flight} calls in flight, claims answered after {recovery_ms} ms, wake-up {before_ms} ms before, \
-             {after_ms} ms after",
+            "  {} {}: {in_flight} calls in flight, claims answered after {claims_ms} ms, new processes after {newcomers_ms} \
+             ms, wake-up {before_ms} ms before, {after_ms} ms after",
             self.fault,
             round + 1,
         );
         let row = &mut self.row;
-        row.recovery_ms = row.recovery_ms.max(recovery_ms);
+        row.recovery_ms = row.recovery_ms.max(claims_ms).max(newcomers_ms);
         row.in_flight = Some(row.in_flight.map_or(in_flight, |least| least.min(in_flight)));
         row.wake_before_ms = row.wake_before_ms.max(Some(before_ms));
         row.wake_ms = row.wake_ms.max(Some(after_ms));
