@@ -17,9 +17,9 @@ local function is_final(j)
   return j.state == 'S' or j.state == 'F' or j.state == 'C'
 end
 
--- Writes a record with other fields of its creator's part, or another payload. Its bytes are work, those read and those written.
+-- Writes a record with other fields of its creator's part, or another payload. Its bytes are work, as those that were read are.
 local function rewrite(j, priority, rest)
-  E.work = E.work + 1 + (#j.record + #(rest or j.record)) / E.RECORD_BYTES
+  E.work = E.work + 1 + #(rest or j.record) / E.RECORD_BYTES
   local line, old = match(j.record, '^([^\n]*)\n(.*)$')
   if priority then
     local first, tail = match(line, '^(1 %x+ %x+ %x+ %x+ %x+)(.*)$')
@@ -90,8 +90,7 @@ end
 
 -- The record, payload included: nil when it cannot be read.
 local function has_record(j)
-  j.record = j.record or call('HGET', JOBS, j.id)
-  return j.record and E.read_head(j, j.record) and match(j.record, '^[^\n]*\n[^\n]*\n') ~= nil
+  return E.record(j) and E.read_head(j, j.record) and match(j.record, '^[^\n]*\n[^\n]*\n') ~= nil
 end
 
 local NEEDS_RECORD = { reprioritise = true, payload = true }

@@ -6,7 +6,7 @@
 --         window, weight; for `review` the parked group to go on after
 -- Answers `ok`; `changed` when the settings are not those that the new ones were made of; `more <group>` when the settings hold
 --         and parked groups behind that one are still to be reviewed
--- Bounds  500 parked groups
+-- Bounds  500 parked groups, and the work of one step
 
 local PARKED_MAX = 500
 local name, what, event = E.arg(), E.arg(), E.arg()
@@ -20,7 +20,9 @@ local function review_parked(q, after)
   for i, member in ipairs(parked) do ids[i] = E.dec(member, #prefix + 1) or 0 end
   E.know_groups(ids)
   for i, member in ipairs(parked) do
+    if i > 1 and E.is_spent() then return 'more ' .. E.int(ids[i - 1]) end
     local g = E.group(ids[i])
+    E.work = E.work + 0.5
     if not g then
       E.zput(E.PARKED, member, false)
     else

@@ -5,7 +5,7 @@
 --         whatever is counted), `1` to take active jobs too, the events as JSON: that
 --         of the pause, that of the end; the settings as text with the pause set
 -- Answers `missing`, `active <count>`, `ok`, and at the end `gone` or `left`
--- Bounds  one round per lane of the queue, 500 groups and 1,000 entries that belong to no job
+-- Bounds  one round per lane of the queue, 500 groups, 4,000 minutes, 1,000 entries that belong to no job, and the work of one step
 
 local name, phase, force, paused_event, gone_event, paused_settings = E.arg(), E.arg(), E.arg() == '1', E.arg(), E.arg(), E.arg()
 local q = E.find_queue(name)
@@ -22,7 +22,7 @@ if phase == 'begin' then
   return 'ok'
 end
 local ids, text = E.lanes_of(q)
-local GROUPS_MAX = 500
+local GROUPS_MAX, MINUTES_MAX = 500, 4000
 local room = 1000
 local function empty(key, prefix)
   if room == 0 then return false end
@@ -44,20 +44,26 @@ end
 -- Groups first, some at a time: the queue is gone with the last of them.
 local prefix = E.enc(q.id)
 local groups = call('ZRANGEBYLEX', E.GNAMES, '[' .. prefix, E.after_all(prefix), 'LIMIT', 0, GROUPS_MAX)
-for _, member in ipairs(groups) do
-  local g = E.group(tonumber(match(member, '\n(%d+)$')))
+local ids_of_groups = {}
+for i, member in ipairs(groups) do ids_of_groups[i] = tonumber(match(member, '\n(%d+)$')) or 0 end
+E.know_groups(ids_of_groups)
+for i, member in ipairs(groups) do
+  local g = E.group(ids_of_groups[i])
   if g then E.remove_group(g) else E.zput(E.GNAMES, member, false) end
 end
-if #groups == GROUPS_MAX then
+-- Then its minutes: numbers without a gap, of which most may never have been written.
+local minute_now = floor(now / 60000)
+local minutes = q.minute ~= 0 and max(minute_now - q.minute + 1, 0) or 0
+for minute = q.minute, q.minute + min(minutes, MINUTES_MAX) - 1 do E.hput(E.MINUTES, q.id .. ':' .. E.int(minute), false) end
+if #groups == GROUPS_MAX or minutes > MINUTES_MAX then
+  q.minute = q.minute + min(minutes, MINUTES_MAX)
+  E.touch_queue(q)
   E.finish()
   return 'left'
 end
 for _, id in ipairs(ids) do E.hput(META, 'l' .. id, false) end
 for key in gmatch('\n' .. text, '\n%d+ ([^\n]*)') do E.hput(META, 'k' .. q.id .. ' ' .. key, false) end
 E.hput(E.GROUPS, q.plain, false)
-for minute = q.minute, q.minute ~= 0 and min(floor(now / 60000), q.minute + 10000) or -1 do
-  E.hput(E.MINUTES, q.id .. ':' .. E.int(minute), false)
-end
 local rest = {}
 for id in gmatch(call('HGET', META, 'queues') or '', '%d+') do
   if tonumber(id) ~= q.id then rest[#rest + 1] = id end

@@ -6,8 +6,9 @@
 -- Answers how many were handled, and `1` when more is left of what could have been handled now
 -- Bounds  max of each, and the work of one step; of logs 4,000 lines
 
--- Runs of one step: each may have 2,000 items and entries.
-local RUNS_MAX = 16
+-- Removing a run touches twelve fields and members; those of its history are counted where they are removed.
+local RUN_WORK = 3
+local RUNS_MAX = E.WORK_MAX / RUN_WORK
 local limit, minutes_kept, worker_ms = E.num(), E.num(), E.num()
 local handled = 0
 
@@ -34,7 +35,7 @@ remove_all(ids, found, E.REMOVABLE)
 
 -- Ended runs that were kept long enough.
 local runs = handled < limit and not E.is_spent() and E.by_score(E.RUN_REMOVABLE, now, min(limit - handled, RUNS_MAX)) or {}
-if #runs == RUNS_MAX then E.work = E.WORK_MAX end
+E.work = E.work + #runs * RUN_WORK
 E.know_runs(runs)
 for _, id in ipairs(runs) do
   local r = E.run(id)
@@ -97,41 +98,46 @@ end
 
 local edge = floor(now / 60000) - minutes_kept
 for _, q in ipairs(handled < limit and not E.is_spent() and E.all_queues() or {}) do
-  local gone = 0
-  -- ends because: `gone` rises to the limit
-  while q.minute ~= 0 and q.minute < edge and gone < limit do
+  -- ends because: every round does some of the work of a step
+  while q.minute ~= 0 and q.minute < edge and not E.is_spent() do
     E.hput(E.MINUTES, q.id .. ':' .. E.int(q.minute), false)
     q.minute = q.minute + 1
-    gone = gone + 1
+    E.work = E.work + E.FIELD_WORK
     E.touch_queue(q)
   end
 end
 
--- Memos and workers of whom nothing was heard: looked through a bit at a time.
-if handled < limit and not E.is_spent() then
-  local cursor = call('HGET', META, 'memo_cursor') or '0'
-  local page = call('HSCAN', E.CLAIMS, cursor, 'COUNT', 100)
-  call('HSET', META, 'memo_cursor', page[1])
+-- Looks through a page of a hash, where the last call has stopped, and takes out what is old. While there is more of it, the next
+-- call goes on at once.
+local function remove_old(key, place, is_old)
+  local page = call('HSCAN', key, call('HGET', META, place) or '0', 'COUNT', 100)
+  call('HSET', META, place, page[1])
+  local gone = 0
   for i = 1, #page[2], 2 do
-    local field, text = page[2][i], page[2][i + 1]
+    if is_old(page[2][i], page[2][i + 1]) then
+      E.hput(key, page[2][i], false)
+      gone = gone + 1
+    end
+  end
+  handled = handled + gone
+  return gone > 0 and page[1] ~= '0'
+end
+-- Memos and workers of whom nothing was heard.
+if handled < limit and not E.is_spent() then
+  local more = remove_old(E.CLAIMS, 'memo_cursor', function(field, text)
     local time = sub(field, 1, 1) == 'c' and match(text, '^%d+ %x+ %x+ (%S+)') or match(text, '^(%-?%d+)')
-    if now - (tonumber(time) or 0) > worker_ms then
-      E.hput(E.CLAIMS, field, false)
-      handled = handled + 1
-    end
-  end
-  local all = call('HGETALL', E.WORKERS)
-  for i = 1, #all, 2 do
-    local seen, ttl = match(all[i + 1], '^%-?%d+ (%-?%d+) (%d+)')
+    return now - (tonumber(time) or 0) > worker_ms
+  end)
+  more = remove_old(E.WORKERS, 'worker_cursor', function(_, text)
+    local seen, ttl = match(text, '^%-?%d+ (%-?%d+) (%d+)')
     -- One that cannot be read says nothing to anybody, and is written anew by the next sign of life.
-    if not seen or now - tonumber(seen) > max(worker_ms, tonumber(ttl)) then
-      E.hput(E.WORKERS, all[i], false)
-      handled = handled + 1
-    end
-  end
+    return not seen or now - tonumber(seen) > max(worker_ms, tonumber(ttl))
+  end) or more
+  if more then E.work = E.WORK_MAX end
 end
 
 -- Logs of jobs and histories of runs that are gone, as many lines and entries as fit into one step.
+local ENTRY_LINES = 10
 local lines_left = E.is_spent() and 0 or 4000
 -- Takes up to so many numbered fields out; answers how many, and where to go on or nil.
 local function cut(key, name, from, to, longest)
@@ -176,7 +182,8 @@ while lines_left > 0 do
   local entry = call('LINDEX', E.TRASH, 0)
   if not entry then break end
   local gone, left = empty(entry)
-  lines_left, handled = lines_left - max(gone, 1), handled + 1
+  -- Each entry costs some commands, however few lines it has.
+  lines_left, handled = lines_left - max(gone, ENTRY_LINES), handled + 1
   if left then call('LSET', E.TRASH, 0, left) else call('LPOP', E.TRASH) end
   if lines_left <= 0 then E.work = E.WORK_MAX end
 end
@@ -190,5 +197,7 @@ for i = 1, #waiting[2], 2 do
   if not handle or E.publish(handle, 'here') == 0 then E.forget_idle(waiting[2][i]) end
 end
 
+-- What has gone to the bin is emptied by the next call.
+if #E.binned > 0 then E.work = E.WORK_MAX end
 E.finish()
 return { handled, E.is_spent() and '1' or '0' }

@@ -5,7 +5,8 @@
 -- ARGV    clock, bell prefix, publish command; queue, state, `1` to go backwards, the place to go on from or nothing, how many to
 --         look at, `1` for whole records (payloads included), lanes: `*` or a count and their numbers
 -- Answers `1` when there may be more, the last place, how many were looked at; then of each job in these lanes its id, record, life and failures
--- Bounds  as many entries as it is told to look at; of active jobs all there are, which are never more than the slots of workers
+-- Bounds  as many entries as it is told to look at, and the work of one step; of active jobs all there are, which are never more than
+--         the slots of workers
 
 local name, state, backwards, after, limit, whole = E.arg(), E.arg(), E.arg() == '1', E.arg(), E.num(), E.arg() == '1'
 local wanted, lane_ids = nil, nil
@@ -125,25 +126,34 @@ else
   walk_ended()
 end
 
-local ids, notes, places = {}, {}, {}
-for _, item in ipairs(found) do
-  if not wanted or wanted[item[3]] then
-    ids[#ids + 1] = item[2]
-    notes[#notes + 1] = item[2] .. ':f'
-    places[#places + 1] = item[1]
-  end
-end
-local records, lives, failures = {}, E.hmget(LIFE, ids), E.hmget(E.EXTRA, notes)
-for from = 1, #ids, 16 do
-  -- A few at a time, because payloads may be large and are thrown away at once.
-  for i, record in ipairs(E.hmget(JOBS, { unpack(ids, from, min(from + 15, #ids)) })) do
+-- What is only read costs less than what is written.
+E.RECORD_BYTES = 8 * E.RECORD_BYTES
+local answer = { '', after, 0 }
+-- Reads some jobs and answers them. Payloads may be large, and most callers do not need them.
+local function add(some)
+  local ids, notes = {}, {}
+  for i, item in ipairs(some) do ids[i], notes[i] = item[2], item[2] .. ':f' end
+  local records, lives, failures = E.hmget(JOBS, ids), E.hmget(LIFE, ids), E.hmget(E.EXTRA, notes)
+  for i, item in ipairs(some) do
+    local record, n = records[i], #answer
+    E.count_record(record)
+    E.count_record(failures[i])
     if record and not whole then record = match(record, '^[^\n]*\n[^\n]*\n') or record end
-    records[from + i - 1] = record
+    answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = item[1], item[2], record, lives[i], failures[i]
   end
 end
-local answer = { more and '1' or '0', found[#found] and found[#found][1] or after, #found }
-for i, id in ipairs(ids) do
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = places[i], id, records[i], lives[i], failures[i]
+local looked_at, size, some = 0, 1, {}
+for i, item in ipairs(found) do
+  if not wanted or wanted[item[3]] then some[#some + 1] = item end
+  if #some == size or i == #found then
+    local before = E.work
+    add(some)
+    looked_at, size, some = i, E.next_slice(size, E.work - before), {}
+    if E.is_spent() then break end
+  end
 end
+-- What is left is looked at by the next call.
+if looked_at < #found then more = true end
+answer[1], answer[3] = more and '1' or '0', looked_at
+if looked_at > 0 then answer[2] = found[looked_at][1] end
 return answer

@@ -6,13 +6,10 @@
 mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use support::{enqueue, enqueue_one, job};
-use windlass_conformance::{Ctx, Factory, Opened, TestClock, all_cases};
+use support::suite::{On, run_and_check};
+use support::{block, enqueue, enqueue_one, job};
 use windlass_core::Error;
-use windlass_core::random::StrongRandom;
-use windlass_core::store::{JobQueue as _, Store};
-use windlass_core::time::{Timestamp, VirtualClock};
+use windlass_core::store::JobQueue as _;
 use windlass_redis::doctor::{Depth, Finding, Severity, examine};
 use windlass_redis::link::ON_KEYS;
 use windlass_redis::{Options, RedisStore};
@@ -40,59 +37,34 @@ fn grant(server: &Redis, prefix: &str, without: Option<&str>) -> String {
     format!("redis://app:{password}@127.0.0.1:{}", server.port())
 }
 
-static SERVER: LazyLock<(Redis, String)> = LazyLock::new(|| {
-    let server = Redis::start().unwrap();
-    let url = grant(&server, "suite-*", None);
-    (server, url)
-});
-static STORES: AtomicU64 = AtomicU64::new(0);
-
-struct Restricted;
-
-fn open(url: &str, clock: &Arc<VirtualClock>, seed: u64) -> Arc<dyn Store> {
-    let options = Options::from_url(url).unwrap();
-    Arc::new(RedisStore::open_with(options, clock.clone(), Arc::new(StrongRandom::seeded(seed))).unwrap())
-}
-
-#[async_trait::async_trait]
-impl Factory for Restricted {
-    async fn open(&self) -> Opened {
-        let url = format!("{}?prefix=suite-{}", SERVER.1, STORES.fetch_add(1, Ordering::Relaxed));
-        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_700_000_000_000)));
-        let store = open(&url, &clock, 7);
-        Opened { store, clock: TestClock::Virtual(clock), keep: Some(Box::new(url)) }
-    }
-
-    async fn reopen(&self, opened: &Opened) -> Option<Arc<dyn Store>> {
-        let url = opened.keep.as_ref()?.downcast_ref::<String>()?;
-        let TestClock::Virtual(clock) = &opened.clock else { return None };
-        Some(open(url, clock, 8))
-    }
-}
-
 /// The suite as that user; afterwards the stores fit together.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_the_suite_passes_with_the_rights_of_the_guide() {
-    let (mut ran, mut fit) = (0, 0);
-    // The random model takes minutes, and sends nothing else.
-    for case in all_cases().into_iter().filter(|case| !case.name.starts_with("model::")) {
-        let before = STORES.load(Ordering::Relaxed);
-        (case.run)(Ctx::open(Arc::new(Restricted)).await).await;
+#[test]
+fn slow_the_suite_passes_with_the_rights_of_the_guide() {
+    let server = Redis::start().unwrap();
+    let on = On { url: grant(&server, "suite-*", None), scripts: Box::new(windlass_redis::scripts::all) };
+    let (stores, fit) = (AtomicU64::new(0), AtomicU64::new(0));
+    let check = |urls: &[String]| {
         // Some of them: to examine one takes longer than most cases.
-        for store in (before..STORES.load(Ordering::Relaxed)).filter(|store| store % 3 == 0) {
-            let options = Options::from_url(&format!("{}?prefix=suite-{store}", SERVER.1)).unwrap();
-            let found = examine(&options, Depth { whole: true }).await.unwrap();
-            let wrong = |one: &&Finding| {
-                ["rights", "orphans", "counters", "groups", "quarantine"].contains(&one.check)
-                    && one.severity >= Severity::Warning
-            };
-            let wrong: Vec<_> = found.findings.iter().filter(wrong).collect();
-            assert!(found.usable && wrong.is_empty(), "{}: {wrong:#?}", case.name);
-            fit += u32::from(found.findings.iter().any(|one| one.check == "orphans"));
+        for url in urls.iter().filter(|_| stores.fetch_add(1, Ordering::Relaxed) % 3 == 0) {
+            fit.fetch_add(u64::from(block(fits_together(url))), Ordering::Relaxed);
         }
-        ran += 1;
-    }
+    };
+    // The random model of jobs takes minutes, and sends nothing else.
+    let ran = run_and_check(on, |name| !name.starts_with("model::"), check);
+    let fit = fit.into_inner();
     assert!(ran > 300 && fit > 50, "{ran} cases ran, {fit} stores held something");
+}
+
+/// Nothing is wrong with a store; true when it holds anything.
+async fn fits_together(url: &str) -> bool {
+    let found = examine(&Options::from_url(url).unwrap(), Depth { whole: true }).await.unwrap();
+    let wrong = |one: &&Finding| {
+        ["rights", "orphans", "counters", "groups", "quarantine"].contains(&one.check)
+            && one.severity >= Severity::Warning
+    };
+    let wrong: Vec<_> = found.findings.iter().filter(wrong).collect();
+    assert!(found.usable && wrong.is_empty(), "{url}: {wrong:#?}");
+    found.findings.iter().any(|one| one.check == "orphans")
 }
 
 #[tokio::test]

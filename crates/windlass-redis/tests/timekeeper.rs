@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::{block, fresh_url, open_at, virtual_clock};
 use windlass_core::name::{Labels, WorkerId};
@@ -36,6 +37,12 @@ impl Setting {
 
     fn key(&self) -> String {
         format!("{{{}}}:timekeeper", Options::from_url(&self.url).unwrap().prefix)
+    }
+
+    /// The deputy that is written in the second line of the key.
+    fn deputy(&self) -> Option<String> {
+        let value = self.server.command(&["GET", &self.key()]).unwrap();
+        value.lines().nth(1)?.split(' ').nth(2).map(str::to_owned)
     }
 }
 
@@ -76,45 +83,108 @@ fn the_deputy_is_of_another_process_than_the_timekeeper() {
         let (one, other) = (set.open(), set.open());
         assert_eq!(ask(&one, "a").await, Timekeeping::Keeps);
         set.clock.advance_ms(TTL_MS - 100);
-        // A second worker of the same process rests; were it the deputy, it would be asked back in 100 ms.
-        assert!(ask_in_ms(&one, "b").await > 1_000);
-        assert_eq!(ask_in_ms(&other, "c").await, 100);
-        assert!(ask_in_ms(&other, "d").await > 1_000);
+        // A second worker of the same process rests.
+        assert_eq!((ask_in_ms(&one, "b").await, set.deputy()), (100, None));
+        assert_eq!((ask_in_ms(&other, "c").await, set.deputy()), (100, Some("c".to_owned())));
+        assert_eq!((ask_in_ms(&other, "d").await, set.deputy()), (300, Some("c".to_owned())));
         // The second worker takes over: the deputy of its own process does not count any more.
         set.clock.advance_ms(100);
         assert_eq!(ask(&other, "d").await, Timekeeping::Keeps);
-        assert!(ask_in_ms(&other, "c").await > 1_000);
-        assert_eq!(ask_in_ms(&one, "b").await, TTL_MS);
+        assert!(ask_in_ms(&other, "c").await >= TTL_MS);
+        assert_eq!(set.deputy(), None);
+        assert_eq!((ask_in_ms(&one, "b").await, set.deputy()), (TTL_MS, Some("b".to_owned())));
+    });
+}
+
+/// Processes that ask on a virtual clock, each when it was told to.
+struct Fleet<'s> {
+    set: &'s Setting,
+    /// The timekeeper's, the deputy's and the others'.
+    stores: [RedisStore; 3],
+    /// When each asks next, in ms, and its number.
+    asks: BTreeSet<(i64, usize)>,
+}
+
+impl<'s> Fleet<'s> {
+    /// So many processes that were all started at once.
+    async fn start(set: &'s Setting, size: usize) -> Self {
+        let now_ms = set.clock.now().as_ms();
+        let stores = [set.open(), set.open(), set.open()];
+        for n in 0..size {
+            let beat = Beat {
+                worker: WorkerId::new(format!("w{n}")).unwrap(),
+                queues: Vec::new(),
+                kinds: Kinds::Any,
+                labels: Labels::default(),
+                slots: 1,
+                running: 0,
+                about: String::new(),
+                ttl_ms: 60_000,
+            };
+            stores[2].heartbeat(beat).await.unwrap();
+        }
+        Self { set, stores, asks: (0..size).map(|n| (now_ms, n)).collect() }
+    }
+
+    /// The next who is to ask does; who it is, and whether it keeps time.
+    async fn step(&mut self) -> (usize, bool) {
+        let (at_ms, n) = self.asks.pop_first().unwrap();
+        self.set.clock.set(Timestamp::from_ms(at_ms));
+        let kept = ask(&self.stores[n.min(2)], &format!("w{n}")).await;
+        let rest_ms = match kept {
+            Timekeeping::Keeps => TTL_MS / 2,
+            Timekeeping::Waits { ask_in_ms } => ask_in_ms,
+        };
+        self.asks.insert((at_ms + i64::try_from(rest_ms).unwrap(), n));
+        (n, kept.keeps())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.set.clock.now().as_ms()
+    }
+}
+
+/// Whether it was started just now, and all processes ask at the same time, or long ago.
+#[test]
+fn the_rest_of_a_fleet_takes_over_soon_when_timekeeper_and_deputy_die() {
+    block(async {
+        for (size, for_ms) in [(100, 30_000), (100, 1_000), (100, 90_000), (5, 1_000), (300, 30_000)] {
+            let set = Setting::new();
+            let mut fleet = Fleet::start(&set, size).await;
+            let (begun_ms, mut asks) = (fleet.now_ms(), 0);
+            while fleet.now_ms() < begun_ms + for_ms {
+                fleet.step().await;
+                asks += 1;
+            }
+            // Just after a renewal they die.
+            while fleet.step().await != (0, true) {}
+            let died_ms = fleet.now_ms();
+            fleet.asks.retain(|(_, n)| *n > 1);
+            while !fleet.step().await.1 {}
+            let late_ms = fleet.now_ms() - died_ms;
+            println!("{size} processes, {asks} asks in {for_ms} ms: taken over after {late_ms} ms");
+            assert!(late_ms <= 2_000, "{size} processes, {for_ms} ms after their start: {late_ms} ms");
+        }
     });
 }
 
 #[test]
-fn the_larger_the_fleet_the_longer_each_process_rests() {
-    let set = Setting::new();
+fn an_idle_fleet_asks_five_times_a_second() {
     block(async {
-        let (keeper, deputy, rest) = (set.open(), set.open(), set.open());
-        assert_eq!(ask(&keeper, "a").await, Timekeeping::Keeps);
-        assert_eq!(ask_in_ms(&deputy, "b").await, TTL_MS);
-        for (workers, most) in [(0, TTL_MS), (40, 8_000), (100, 20_000), (150, 20_000)] {
-            for n in 0..workers {
-                let beat = Beat {
-                    worker: WorkerId::new(format!("w{n}")).unwrap(),
-                    queues: Vec::new(),
-                    kinds: Kinds::Any,
-                    labels: Labels::default(),
-                    slots: 1,
-                    running: 0,
-                    about: String::new(),
-                    ttl_ms: 60_000,
-                };
-                rest.heartbeat(beat).await.unwrap();
-            }
-            for _ in 0..20 {
-                let rest_ms = ask_in_ms(&rest, "c").await;
-                assert!((most * 3 / 4..=most).contains(&rest_ms), "{workers} workers: {rest_ms} ms");
-            }
+        let set = Setting::new();
+        let mut fleet = Fleet::start(&set, 100).await;
+        let begun_ms = fleet.now_ms();
+        let mut asks = [0; 6];
+        while fleet.now_ms() < begun_ms + 60_000 {
+            let (n, _) = fleet.step().await;
+            let at = usize::try_from((fleet.now_ms() - begun_ms) / 10_000).unwrap().min(5);
+            asks[at] += u32::from(n > 1);
         }
-        assert_eq!(ask_in_ms(&deputy, "b").await, TTL_MS, "the deputy is not among them");
+        println!("{asks:?}");
+        // In the first ten seconds every process asks for the first time.
+        assert!(asks[0] <= 98 + 50 && asks[1..].iter().all(|count| (40..=51).contains(count)), "{asks:?}");
+        let longest = fleet.asks.iter().map(|(at_ms, _)| at_ms - fleet.now_ms()).max().unwrap();
+        assert!(longest <= 22_000, "{longest} ms: the last of a fleet is that late");
     });
 }
 

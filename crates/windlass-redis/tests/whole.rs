@@ -316,6 +316,27 @@ fn a_store_opens_after_active_jobs_lost_their_records_and_lives() {
     });
 }
 
+/// Jobs that were set aside because their records are gone do not make the store half a store; other jobs without records do.
+#[test]
+fn a_store_opens_whose_only_jobs_were_set_aside_without_records() {
+    let server = Redis::start().unwrap();
+    let (url, clock) = (fresh_url(&server.url()), virtual_clock());
+    block(async {
+        let store = open_at(&url, &clock);
+        enqueue(&store, vec![job(), job(), job()]).await;
+        assert_eq!(claim(&store, "w", 3).await.len(), 3);
+        clock.advance_ms(10 * support::LEASE_MS);
+        store.sweep(Sweep { kind: SweepKind::Reap, max: 10 }).await.unwrap();
+        server.command(&["DEL", &key(&url, "jobs")]).unwrap();
+        assert!(claim(&store, "w", 3).await.is_empty());
+        assert_eq!(support::counts(&store).await.failed, 3);
+        open_at(&url, &clock).queues().await.unwrap();
+        enqueue(&store, vec![job(), job()]).await;
+        server.command(&["DEL", &key(&url, "jobs")]).unwrap();
+        assert_half("two jobs", open_at(&url, &clock).queues().await, "(jobs)");
+    });
+}
+
 #[test]
 fn a_store_that_was_emptied_works() {
     let server = Redis::start().unwrap();

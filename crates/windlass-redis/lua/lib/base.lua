@@ -34,7 +34,9 @@ local E = {
   -- of another one 3, 4 KiB of a record are 1. Measured on Redis 7.0, 384 took up to 21 ms. Time itself cannot be asked for: from
   -- Redis 7.2 on it stands still in a script.
   work = 0, WORK_MAX = 384, RECORD_BYTES = 4096,
-  -- Jobs that are read at once: their records may be large.
+  -- Work of one field that a variadic command removes.
+  FIELD_WORK = 1 / 16,
+  -- Jobs that are read at once, at most: their records may be large.
   SLICE = 16,
 }
 -- The store's clock. ARGV[1] is empty but in tests, which set it.
@@ -106,6 +108,16 @@ end
 -- Whether the step has done as much as one step may do.
 function E.is_spent()
   return E.work >= E.WORK_MAX
+end
+
+-- Counts what was read of a record.
+function E.count_record(record)
+  if record then E.work = E.work + #record / E.RECORD_BYTES end
+end
+-- How many jobs to read at once, after so many whose records were so much work: one when they are large, else twice as many.
+function E.next_slice(size, work)
+  if work > 4 * size then return 1 end
+  return min(2 * size, E.SLICE)
 end
 
 -- Calls a variadic command in bounded pieces.

@@ -53,6 +53,7 @@ local function move_in_ring(g)
   local q = E.queue(g.queue)
   local back = g.parked == 'N'
   local lanes, places = E.lanes_of_group(g), {}
+  E.work = E.work + #lanes / 2
   if back and g.vtime < q.vtime then
     local soonest
     for i, lane_id in ipairs(lanes) do
@@ -171,7 +172,8 @@ function E.group_for(j, q)
   return g.id
 end
 
--- Brings groups of a queue back whose time has come, and forgets those that have nothing left.
+-- Brings groups of a queue back whose time has come, and forgets those that have nothing left, until the step has done enough;
+-- answers how many.
 function E.wake_groups(q, limit)
   local prefix = E.enc(q.id)
   local found = E.lex(E.WAKE, '[' .. prefix, '[' .. prefix .. E.hex12(max(now, 0)) .. '~', limit)
@@ -179,6 +181,7 @@ function E.wake_groups(q, limit)
   for i, member in ipairs(found) do ids[i] = E.dec(member, #prefix + 13) or 0 end
   E.know_groups(ids)
   for i, id in ipairs(ids) do
+    if i > 1 and E.is_spent() then return i - 1 end
     local g = E.group(id)
     E.work = E.work + 1
     if g and g.wake and E.queue(g.queue) then

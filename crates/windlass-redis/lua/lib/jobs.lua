@@ -158,7 +158,7 @@ function E.know(ids, heads)
       end
       if j then
         j.record = records[i]
-        if j.record then E.work = E.work + #j.record / E.RECORD_BYTES end
+        E.count_record(j.record)
         E.read(j, lives_of[id])
         -- Payloads may be large, and most of those who look at a job do not look at its payload.
         if not heads then j.record = nil end
@@ -172,14 +172,19 @@ function E.know(ids, heads)
   if heads then E.know_records(ids) end
 end
 
--- Handles jobs in order, a few at a time, until the step has done its work; returns how many were handled. The first few are
--- always handled, so that every call makes progress.
+-- Handles jobs in order, which are read a few at a time, until the step has done its work; returns how many were handled. The first
+-- is always handled, so that every call makes progress.
 function E.each(ids, handle)
-  for from = 1, #ids, E.SLICE do
-    if from > 1 and E.is_spent() then return from - 1 end
-    local to = min(from + E.SLICE - 1, #ids)
-    E.know({ unpack(ids, from, to) })
-    for i = from, to do handle(i, ids[i]) end
+  local known, size = 0, 1
+  for i = 1, #ids do
+    if i > 1 and E.is_spent() then return i - 1 end
+    if i > known then
+      local before = E.work
+      known = min(i + size - 1, #ids)
+      E.know({ unpack(ids, i, known) })
+      size = E.next_slice(size, E.work - before)
+    end
+    handle(i, ids[i])
   end
   return #ids
 end
@@ -195,6 +200,7 @@ function E.know_records(ids)
   for i, id in ipairs(want) do
     local j = E.job_cache[id]
     j.record = records[i]
+    E.count_record(j.record)
     if not j.record then
       j.broken = j.broken or 'its record is gone'
     elseif not j.has_head and not E.read_head(j, j.record) then
@@ -221,11 +227,18 @@ function E.peek(id)
   return E.job_cache[id] or nil
 end
 
+-- The whole record; false when it is gone.
+function E.record(j)
+  if j.record == nil then
+    j.record = call('HGET', JOBS, j.id)
+    E.count_record(j.record)
+  end
+  return j.record
+end
 -- The creator's part, for those who need more than the life says; false when it cannot be read.
 function E.head(j)
   if j.has_head then return true end
-  if j.record == nil then j.record = call('HGET', JOBS, j.id) end
-  return E.read_head(j, j.record)
+  return E.read_head(j, E.record(j))
 end
 
 function E.touch(j)

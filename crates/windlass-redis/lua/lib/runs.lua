@@ -133,12 +133,14 @@ local function numbered(r, number)
   return r.seq .. ':' .. E.int(number)
 end
 E.numbered = numbered
--- More than so many items or entries go to the bin, and then bit by bit.
-local AT_ONCE = 1000
+-- More items and entries than this, all runs of the step together, go to the bin, and then bit by bit.
+local at_once = 2000
 -- Forgets items or entries of a run, from one up to before another. What has more than anybody could have written is damaged, and is
 -- looked for one by one.
 local function forget_numbered(key, bin, r, from, to)
-  if to - from <= AT_ONCE then
+  if to - from <= at_once then
+    at_once = at_once - (to - from)
+    E.work = E.work + (to - from) * E.FIELD_WORK
     for n = from, to - 1 do E.hput(key, numbered(r, n), false) end
   elseif to - from <= 1e7 then
     E.binned[#E.binned + 1] = bin .. ' ' .. r.seq .. ' ' .. E.int(from) .. ' ' .. E.int(to)

@@ -78,23 +78,34 @@ impl Found {
 impl RedisStore {
     pub(super) async fn get_jobs(&self, ids: Vec<JobId>) -> Result<Vec<Option<Job>>> {
         check_batch(ids.len())?;
-        let mut call = self.caller.script(AT.get);
-        for id in &ids {
-            call.arg_fmt(id);
-        }
-        let mut items = self.caller.items(call).await?;
-        items.time()?;
         let mut stored = Vec::with_capacity(ids.len());
-        for id in ids {
-            let mut five = [const { None }; 5];
-            for part in &mut five {
-                *part = items.maybe()?;
-            }
-            stored.push((id, five));
+        while stored.len() < ids.len() {
+            self.get_some(&ids[stored.len()..], &mut stored).await?;
         }
         let lanes: Vec<&Bytes> = stored.iter().filter_map(|(_, five)| five[0].as_ref()).collect();
         self.know_lanes(&lanes).await?;
         stored.into_iter().map(|(id, five)| self.job(id, &five)).collect()
+    }
+
+    /// Looks up the first of these jobs, as many as one script reads; at least one.
+    async fn get_some(&self, ids: &[JobId], stored: &mut Vec<(JobId, [Option<Bytes>; 5])>) -> Result<()> {
+        let mut call = self.caller.script(AT.get);
+        for id in ids {
+            call.arg_fmt(id);
+        }
+        let mut items = self.caller.items(call).await?;
+        items.time()?;
+        if items.left() == 0 || items.left() > 5 * ids.len() {
+            return Err(odd("a script has looked up other jobs than it was asked for"));
+        }
+        for id in &ids[..items.left() / 5] {
+            let mut five = [const { None }; 5];
+            for part in &mut five {
+                *part = items.maybe()?;
+            }
+            stored.push((*id, five));
+        }
+        Ok(())
     }
 
     /// Looks at the queues again when a record names a lane that is not known.

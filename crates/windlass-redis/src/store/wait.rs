@@ -25,9 +25,6 @@ use windlass_core::time::Timestamp;
 
 /// How long one wait for the feed stays at the server.
 const FEED_BLOCK: Duration = Duration::from_secs(5);
-/// See [`RedisStore::rest_ms`].
-const REST_MS_PER_WORKER: u64 = 200;
-const REST_MS_MAX: u64 = 20_000;
 /// Connections that are kept for waiting.
 const LINES_KEPT: usize = 4;
 
@@ -148,13 +145,6 @@ impl RedisStore {
         Ok(())
     }
 
-    /// How long a process rests that is neither the timekeeper nor its deputy, so that those of a fleet together ask about
-    /// five times a second. Up to a quarter less at random, so that they do not ask together.
-    fn rest_ms(&self, workers: u64, ttl_ms: u64) -> u64 {
-        let rest_ms = workers.saturating_mul(REST_MS_PER_WORKER).clamp(ttl_ms.max(1), ttl_ms.max(REST_MS_MAX));
-        rest_ms - self.random.next_u64() % (rest_ms / 4 + 1)
-    }
-
     async fn wait_for_feed(&self, cursor: FeedCursor) -> Result<()> {
         let end = self.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
         if end != cursor {
@@ -215,11 +205,10 @@ impl Store for RedisStore {
         let mut call = self.caller.script_over(AT.keep_time, self.caller.keys.with_timekeeper());
         call.arg(keeper.as_str()).arg(&self.handle).arg_fmt(ttl_ms);
         let mut answer = self.caller.items(call).await?;
-        let (outcome, left_ms, workers) = (answer.text()?, answer.number()?, answer.number()?);
+        let (outcome, ask_in_ms): (_, u64) = (answer.text()?, answer.number()?);
         match outcome.as_str() {
             "keeps" => Ok(Timekeeping::Keeps),
-            "deputy" => Ok(Timekeeping::Waits { ask_in_ms: left_ms.max(1) }),
-            "rests" => Ok(Timekeeping::Waits { ask_in_ms: self.rest_ms(workers, ttl_ms) }),
+            "deputy" | "rests" => Ok(Timekeeping::Waits { ask_in_ms: ask_in_ms.max(1) }),
             other => Err(odd(&format!("`{other}` is no outcome of keep_time"))),
         }
     }

@@ -61,9 +61,14 @@ pub(crate) fn run_all(factory: On) {
 }
 
 /// Runs the cases with these names, some at a time; panics with the names of those that failed. Returns their number.
-#[expect(clippy::disallowed_methods, reason = "how long a case takes is told, and nothing depends on it")]
 pub(crate) fn run_where(factory: On, wanted: impl Fn(&str) -> bool) -> usize {
-    let factory: Arc<dyn Factory> = Arc::new(factory);
+    run_and_check(factory, wanted, |_| {})
+}
+
+/// The same, with a check of the URLs of the stores that a case has opened, after each case.
+#[expect(clippy::disallowed_methods, reason = "how long a case takes is told, and nothing depends on it")]
+pub(crate) fn run_and_check(factory: On, wanted: impl Fn(&str) -> bool, check: impl Fn(&[String]) + Sync) -> usize {
+    let factory = Arc::new(factory);
     let mut cases: VecDeque<Case> = all_cases().into_iter().filter(|case| wanted(case.name)).collect();
     let count = cases.len();
     // The longest first, so that none of them is left alone at the end.
@@ -77,7 +82,7 @@ pub(crate) fn run_where(factory: On, wanted: impl Fn(&str) -> bool) -> usize {
                     let next = cases.lock().pop_front();
                     let Some(case) = next else { break };
                     let begun = tokio::time::Instant::now();
-                    if !passes(case, &factory) {
+                    if !passes(case, &factory, &check) {
                         failed.lock().push(case.name);
                     }
                     println!("{:8.3} s  {}", begun.elapsed().as_secs_f64(), case.name);
@@ -91,11 +96,39 @@ pub(crate) fn run_where(factory: On, wanted: impl Fn(&str) -> bool) -> usize {
     count
 }
 
-fn passes(case: Case, factory: &Arc<dyn Factory>) -> bool {
+fn passes(case: Case, factory: &Arc<On>, check: &impl Fn(&[String])) -> bool {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let noted = Arc::new(Noted { on: Arc::clone(factory), urls: Mutex::default() });
     let work = async {
-        let ctx = Ctx::open(Arc::clone(factory)).await;
+        let ctx = Ctx::open(Arc::clone(&noted) as Arc<dyn Factory>).await;
         (case.run)(ctx).await;
     };
-    catch_unwind(AssertUnwindSafe(|| runtime.block_on(work))).is_ok()
+    let all = || {
+        runtime.block_on(work);
+        check(&noted.urls.lock());
+    };
+    catch_unwind(AssertUnwindSafe(all)).is_ok()
+}
+
+/// The stores of one case, whose URLs are written down.
+struct Noted {
+    on: Arc<On>,
+    urls: Mutex<Vec<String>>,
+}
+
+#[async_trait::async_trait]
+impl Factory for Noted {
+    async fn open(&self) -> Opened {
+        let opened = self.on.open().await;
+        self.urls.lock().extend(opened.keep.as_ref().and_then(|keep| keep.downcast_ref::<String>()).cloned());
+        opened
+    }
+
+    fn sequences(&self, plain: u64) -> u64 {
+        self.on.sequences(plain)
+    }
+
+    async fn reopen(&self, opened: &Opened) -> Option<Arc<dyn Store>> {
+        self.on.reopen(opened).await
+    }
 }

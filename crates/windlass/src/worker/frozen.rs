@@ -70,6 +70,8 @@ struct Seen {
     renewals: AtomicU64,
     /// Renewals do not reach the store.
     cut_off: AtomicBool,
+    /// How much later the answer to the next renewal comes; none reaches the store after it.
+    renewal_pause_ms: AtomicU64,
 }
 
 /// An answer comes later by so much; or it is lost, so that the claim is repeated.
@@ -140,6 +142,11 @@ impl Wrap for Seen {
             return Err(Error::Unavailable { reason: "away by plan".to_owned() });
         }
         let renewed = self.inner.renew(request).await?;
+        let pause_ms = self.renewal_pause_ms.swap(0, Ordering::SeqCst);
+        if pause_ms > 0 {
+            self.time.pass_ms(pause_ms);
+            self.cut_off.store(true, Ordering::SeqCst);
+        }
         self.renewals.fetch_add(renewed.iter().filter(|answer| answer.is_ok()).count() as u64, Ordering::SeqCst);
         Ok(renewed)
     }
@@ -158,6 +165,7 @@ fn store() -> Shared {
         given_back: AtomicU64::new(0),
         renewals: AtomicU64::new(0),
         cut_off: AtomicBool::new(true),
+        renewal_pause_ms: AtomicU64::new(0),
     }))
 }
 
@@ -307,6 +315,29 @@ async fn a_renewal_extends_the_time_in_which_a_handler_may_start() {
     let starts = store.starts.lock().clone();
     assert_eq!(starts, [Start { n: 0, late: false }, Start { n: 1, late: true }], "the second by its renewed lease");
     assert_eq!(store.given_back.load(Ordering::SeqCst), 0);
+}
+
+/// A lease that was renewed ends its length after the renewal was sent, however late the answer comes.
+#[tokio::test]
+async fn no_handler_starts_when_its_renewal_is_answered_after_the_renewed_lease() {
+    async fn waits_for_a_late_renewal(job: Task, ctx: Ctx, store: State<Shared>) -> Result<(), JobError> {
+        store.note_start(&job, &ctx);
+        if store.starts.lock().len() == 1 {
+            store.renewal_pause_ms.store(LEASE_MS, Ordering::SeqCst);
+            store.cut_off.store(false, Ordering::SeqCst);
+            store.time.pass_ms(LEASE_MS / 2);
+            // The keeper has a thread of its own, and this one blocks the only thread of the handlers.
+            while store.renewals.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+    let store = store();
+    let ids = enqueue(&store, 2).await;
+    run(&store, worker(&store, 2).handle(waits_for_a_late_renewal), &ids).await;
+    assert_eq!(late(&store), []);
+    assert!(store.given_back.load(Ordering::SeqCst) >= 1, "the second is given back");
 }
 
 #[test]
