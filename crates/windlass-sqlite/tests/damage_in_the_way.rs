@@ -369,7 +369,7 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
             bodies.extend(claimed.inbox.into_iter().map(|item| match item {
                 RunItem::Message { body, .. } => body,
-                other => panic!("{other:?}"),
+                other @ RunItem::JobEnded(_) => panic!("{other:?}"),
             }));
             let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
             let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };

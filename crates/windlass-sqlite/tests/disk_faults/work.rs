@@ -37,8 +37,9 @@ impl Inputs {
     fn begin(&self, call: usize) {
         // The leases of the first calls have ended when the later ones begin.
         let late = if call >= 26 { 600_000 } else { 0 };
-        self.now.store(1_700_000_000_000 + late + 1_000 * call as i64, Ordering::SeqCst);
-        self.random.store(1 + 1_000 * call as u64, Ordering::SeqCst);
+        let call = u32::try_from(call).unwrap();
+        self.now.store(1_700_000_000_000 + late + 1_000 * i64::from(call), Ordering::SeqCst);
+        self.random.store(1 + 1_000 * u64::from(call), Ordering::SeqCst);
     }
 }
 
@@ -177,7 +178,7 @@ fn mixed(call: usize, count: u64) -> Vec<NewJob> {
             spec.priority = i16::try_from(n % 3).unwrap_or(0);
             spec.group = (n % 4 > 1).then(|| format!("g{}", n % 4).as_str().try_into().unwrap());
             let by = DedupBy::Key(format!("key {n}").as_str().try_into().unwrap());
-            spec.dedup = (n % 5 == 0).then_some(Dedup { by, mode: DedupMode::KeepLast, ttl_ms: None });
+            spec.dedup = n.is_multiple_of(5).then_some(Dedup { by, mode: DedupMode::KeepLast, ttl_ms: None });
             spec.attempts = if n == 7 { 0 } else { 2 };
         });
         if n % 11 == 10 { made.due(Due::DelayMs(30_000)) } else { made }
