@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::JobError;
 use crate::observe::{Attempts, trace_in_handler};
-use crate::worker::{Active, LeaseClock, Pool, lines_of};
+use crate::worker::{Active, LeaseClock, LogCalls, Pool, lines_of};
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
@@ -31,6 +31,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease_clock: Arc<dyn LeaseClock>,
     pub(crate) attempts: Attempts,
+    pub(crate) log_calls: LogCalls,
     /// Where handlers run that block.
     pub(crate) pool: Pool,
 }
@@ -103,14 +104,22 @@ impl Ctx {
 
     /// Adds a line to the job's log, or several when it holds line ends. It is passed on within a second, and in any case
     /// before the job ends.
+    ///
+    /// A job that logs faster than the store takes its lines is slowed: in a blocking handler this call waits, and an async
+    /// handler goes on from its next `await` when the store has caught up. Of one that logs without an `await` 10,000 lines
+    /// or 16 MiB wait at most; a line in the log says how many were left out.
     pub fn log(&self, line: impl AsRef<str>) {
+        if self.active.is_full() && Pool::owns_this_thread() {
+            self.world.log_calls.pass_on_soon();
+            self.active.wait_for_room(|| self.is_stopped());
+        }
         self.active.push_log(lines_of(self.world.clock.now(), line.as_ref()));
     }
 
     /// Adds lines as they are, and waits while the store has not taken enough of those before.
     #[cfg(all(unix, feature = "commands"))]
     pub(crate) async fn push_lines(&self, lines: Vec<LogLine>) {
-        push_all(&**self.world.client.store(), &self.active, lines).await;
+        push_all(&self.world, &self.active, lines).await;
     }
 
     /// A named value for whoever comes after this job; passed on when it succeeds.
