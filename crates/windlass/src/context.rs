@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
 use windlass_core::id::JobId;
 use windlass_core::job::{JobSpec, PROGRESS_BYTES_MAX, Progress, TraceContext};
 use windlass_core::store::ClaimedJob;
@@ -22,6 +24,37 @@ pub struct Ctx {
     pub(crate) job: Arc<ClaimedJob>,
     pub(crate) active: Arc<Active>,
     pub(crate) world: Arc<World>,
+    /// The call of the handler inside of layers.
+    pub(crate) call: Option<Arc<Call>>,
+}
+
+/// A call of a handler by a layer, which may drop it before the attempt ends.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    is_over: AtomicBool,
+    over: Notify,
+}
+
+/// Ends a [`Call`] when it is dropped.
+#[derive(Debug)]
+pub(crate) struct CallGuard(Arc<Call>);
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.over.notify_waiters();
+    }
+}
+
+impl Call {
+    async fn over(&self) {
+        let mut over = std::pin::pin!(self.over.notified());
+        // From here on no call is missed.
+        over.as_mut().enable();
+        if !self.is_over.load(Ordering::SeqCst) {
+            over.await;
+        }
+    }
 }
 
 /// What all jobs of a worker share.
@@ -84,15 +117,29 @@ impl Ctx {
         &self.world.client
     }
 
-    /// True when the job was cancelled or timed out, its lease was lost, or the worker goes: its outcome is not wanted
-    /// any more.
+    /// The context for one call by a layer, and what ends that call.
+    #[cfg(feature = "tower")]
+    pub(crate) fn of_call(mut self) -> (Self, CallGuard) {
+        let call = Arc::new(Call::default());
+        self.call = Some(Arc::clone(&call));
+        (self, CallGuard(call))
+    }
+
+    /// True when the job was cancelled or timed out, its lease was lost, a layer has dropped the handler, or the worker goes:
+    /// the outcome is not wanted any more.
     pub fn is_stopped(&self) -> bool {
-        self.active.is_stopped()
+        self.active.is_stopped() || self.call.as_ref().is_some_and(|call| call.is_over.load(Ordering::SeqCst))
     }
 
     /// Returns when [`is_stopped`](Self::is_stopped) turns true: for handlers that can stop half-way.
     pub async fn stopped(&self) {
-        self.active.stopped().await;
+        match &self.call {
+            Some(call) => tokio::select! {
+                () = self.active.stopped() => {}
+                () = call.over() => {}
+            },
+            None => self.active.stopped().await,
+        }
     }
 
     /// Says how far the job is, from 0 to 100. It is passed on within a second. A message of more than 4 KiB is cut.

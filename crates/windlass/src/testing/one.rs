@@ -97,6 +97,7 @@ impl<H: Handler<Args>, Args> RunOne<H, Args> {
             job: Arc::new(job),
             active: Arc::new(Active::new(lease, crate::worker::now())),
             world: Arc::new(world),
+            call: None,
         })
     }
 }

@@ -50,7 +50,7 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
         return report.send(outcome);
     }
     let job = Arc::new(job);
-    let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world) };
+    let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world), call: None };
     let over = handled.ends_within.map(|time| time + OVER);
     let limit = job.spec.timeout_ms.map(Duration::from_millis).map(|limit| limit + over.unwrap_or_default());
     let stopped = async {
@@ -130,6 +130,7 @@ pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
         job: Arc::clone(job),
         active: Arc::clone(active),
         world: Arc::clone(&shared.world),
+        call: None,
     };
     let contexts = jobs.iter().map(ctx).collect();
     // The strictest of them counts for all.
@@ -302,6 +303,8 @@ impl<'a> Report<'a> {
 impl Drop for Report<'_> {
     fn drop(&mut self) {
         if !self.sent {
+            // A thread that its handler has left running, perhaps.
+            self.active.tell(Stop::Lost);
             self.tell(Some(OutcomeKind::Release { started: true }));
         }
     }
