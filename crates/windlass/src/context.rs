@@ -3,12 +3,14 @@
 use crate::client::Client;
 use crate::error::JobError;
 use crate::observe::{Attempts, trace_in_handler};
-use crate::worker::{Active, LeaseClock, Pool, lines_of};
+use crate::worker::{Active, LeaseClock, LogCalls, Pool, lines_of};
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
 use windlass_core::id::JobId;
 use windlass_core::job::{JobSpec, PROGRESS_BYTES_MAX, Progress, TraceContext};
 use windlass_core::store::ClaimedJob;
@@ -22,6 +24,37 @@ pub struct Ctx {
     pub(crate) job: Arc<ClaimedJob>,
     pub(crate) active: Arc<Active>,
     pub(crate) world: Arc<World>,
+    /// The call of the handler inside of layers.
+    pub(crate) call: Option<Arc<Call>>,
+}
+
+/// A call of a handler by a layer, which may drop it before the attempt ends.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    is_over: AtomicBool,
+    over: Notify,
+}
+
+/// Ends a [`Call`] when it is dropped.
+#[derive(Debug)]
+pub(crate) struct CallGuard(Arc<Call>);
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.over.notify_waiters();
+    }
+}
+
+impl Call {
+    async fn over(&self) {
+        let mut over = std::pin::pin!(self.over.notified());
+        // From here on no call is missed.
+        over.as_mut().enable();
+        if !self.is_over.load(Ordering::SeqCst) {
+            over.await;
+        }
+    }
 }
 
 /// What all jobs of a worker share.
@@ -31,6 +64,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease_clock: Arc<dyn LeaseClock>,
     pub(crate) attempts: Attempts,
+    pub(crate) log_calls: LogCalls,
     /// Where handlers run that block.
     pub(crate) pool: Pool,
 }
@@ -83,15 +117,29 @@ impl Ctx {
         &self.world.client
     }
 
-    /// True when the job was cancelled or timed out, its lease was lost, or the worker goes: its outcome is not wanted
-    /// any more.
+    /// The context for one call by a layer, and what ends that call.
+    #[cfg(feature = "tower")]
+    pub(crate) fn of_call(mut self) -> (Self, CallGuard) {
+        let call = Arc::new(Call::default());
+        self.call = Some(Arc::clone(&call));
+        (self, CallGuard(call))
+    }
+
+    /// True when the job was cancelled or timed out, its lease was lost, a layer has dropped the handler, or the worker goes:
+    /// the outcome is not wanted any more.
     pub fn is_stopped(&self) -> bool {
-        self.active.is_stopped()
+        self.active.is_stopped() || self.call.as_ref().is_some_and(|call| call.is_over.load(Ordering::SeqCst))
     }
 
     /// Returns when [`is_stopped`](Self::is_stopped) turns true: for handlers that can stop half-way.
     pub async fn stopped(&self) {
-        self.active.stopped().await;
+        match &self.call {
+            Some(call) => tokio::select! {
+                () = self.active.stopped() => {}
+                () = call.over() => {}
+            },
+            None => self.active.stopped().await,
+        }
     }
 
     /// Says how far the job is, from 0 to 100. It is passed on within a second. A message of more than 4 KiB is cut.
@@ -103,14 +151,22 @@ impl Ctx {
 
     /// Adds a line to the job's log, or several when it holds line ends. It is passed on within a second, and in any case
     /// before the job ends.
+    ///
+    /// A job that logs faster than the store takes its lines is slowed: in a blocking handler this call waits, and an async
+    /// handler goes on from its next `await` when the store has caught up. Of one that logs without an `await` 10,000 lines
+    /// or 16 MiB wait at most; a line in the log says how many were left out.
     pub fn log(&self, line: impl AsRef<str>) {
+        if self.active.is_full() && Pool::owns_this_thread() {
+            self.world.log_calls.pass_on_soon();
+            self.active.wait_for_room(|| self.is_stopped());
+        }
         self.active.push_log(lines_of(self.world.clock.now(), line.as_ref()));
     }
 
     /// Adds lines as they are, and waits while the store has not taken enough of those before.
     #[cfg(all(unix, feature = "commands"))]
     pub(crate) async fn push_lines(&self, lines: Vec<LogLine>) {
-        push_all(&**self.world.client.store(), &self.active, lines).await;
+        push_all(&self.world, &self.active, lines).await;
     }
 
     /// A named value for whoever comes after this job; passed on when it succeeds.

@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tracing::field::{Field, Visit};
 use windlass::core::job::{Failure, FailureClass};
+use windlass::core::time::HANG_GUARD;
 use windlass::layers::tower_layer::Layer;
 use windlass::layers::tower_service::Service;
 use windlass::layers::{CatchPanic, Limit, Returned, Timeout, Trace};
 use windlass::testing::TestBed;
-use windlass::{Ctx, Job, JobError, Options, State, Worker};
+use windlass::{Ctx, Job, JobError, Options, State, Waited, Worker};
 
 #[derive(Serialize, Deserialize)]
 struct One;
@@ -129,6 +130,35 @@ async fn a_timeout_counts_as_one_and_a_jobs_own_goes_before_it() {
     assert_eq!((done.succeeded, done.failed), (1, 1));
     let failure = failure_of(&test, short).await;
     assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Timeout, "it took longer than 60000 ms"));
+}
+
+/// A thread cannot be ended from outside, so its handler is told.
+#[tokio::test]
+async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
+    type Told = std::sync::mpsc::SyncSender<u32>;
+    #[expect(clippy::needless_pass_by_value, reason = "handlers are given what they ask for")]
+    fn until_told(_job: One, ctx: Ctx, told: State<Told>) -> Result<u32, JobError> {
+        // Both ways of noticing it.
+        tokio::runtime::Handle::current().block_on(ctx.stopped());
+        assert!(ctx.is_stopped());
+        told.send(ctx.attempt()).unwrap();
+        Ok(1)
+    }
+    let store = windlass::open("memory://").unwrap();
+    let (told, tells) = std::sync::mpsc::sync_channel::<u32>(1);
+    let timeout = Timeout::new(Duration::from_millis(1));
+    let worker = Worker::builder(Arc::clone(&store)).without_runs().state(told).handle_blocking(until_told);
+    let worker = worker.handler_layer(Noting("outer", Notes::default())).handler_layer(timeout).build().unwrap();
+    let (stopper, client) = (worker.stopper(), windlass::Client::new(store));
+    let test = async {
+        let ticket = client.enqueue(One).await.unwrap();
+        let ended = ticket.wait(HANG_GUARD).await.unwrap();
+        assert!(matches!(ended, Waited::Failed(Some(failure)) if failure.class == FailureClass::Timeout));
+        let told = tokio::task::spawn_blocking(move || tells.recv_timeout(HANG_GUARD));
+        assert_eq!(told.await.unwrap(), Ok(1));
+        stopper.drain();
+    };
+    tokio::join!(worker.run_until_stopped(), test).0.unwrap();
 }
 
 #[tokio::test]

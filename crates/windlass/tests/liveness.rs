@@ -275,6 +275,30 @@ async fn a_claim_whose_answer_was_lost_as_the_drain_began_is_given_back() {
     assert_eq!((job.state, job.attempt), (JobState::Ready, 0), "it does not wait for its lease to run out");
 }
 
+/// That a repeated claim was not applied says nothing of the first one.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_lost_and_then_failed_for_certain_is_given_back() {
+    let (store, client) = memory();
+    let (claims, away) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (count, is_away) = (Arc::clone(&claims), Arc::clone(&away));
+    let seen = faulty(&store, move |method| match method {
+        Method::Claim | Method::ReportAndClaim if is_away.load(Ordering::SeqCst) => {
+            if count.fetch_add(1, Ordering::SeqCst) == 0 { Fault::Lost } else { Fault::Before }
+        }
+        _ => Fault::Pass,
+    });
+    let ticket = client.enqueue(Task { n: 0 }).await.unwrap();
+    let worker = Running::start(Worker::builder(seen).without_runs().without_maintenance().handle(double));
+    while claims.load(Ordering::SeqCst) < 3 {
+        pass(Duration::from_millis(1)).await;
+    }
+    worker.stopper.drain();
+    away.store(false, Ordering::SeqCst);
+    worker.ended().await;
+    let job = stored(&store, ticket.id()).await;
+    assert_eq!((job.state, job.attempt), (JobState::Ready, 0), "it does not wait for its lease to run out");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_stops_the_handler_and_its_outcome_is_refused() {
     let (store, client) = memory();

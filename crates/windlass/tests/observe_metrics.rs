@@ -10,7 +10,7 @@ use recorded::{Recorded, record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use windlass::core::id::Ids;
 use windlass::core::job::{Due, Failure, FailureClass, JobSpec, NewJob, Retry};
@@ -310,6 +310,31 @@ async fn a_queue_that_goes() {
 #[test]
 fn a_queue_that_is_gone_is_shown_as_empty() {
     record(a_queue_that_goes()).gauge("windlass_queue_jobs{queue=gone,state=ready}", 0.0);
+}
+
+/// The store cannot be asked once between two looks.
+async fn a_queue_that_goes_while_the_store_is_away() {
+    use windlass::core::store::{ChangeMany, ChangeManyOp, Filter};
+    use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
+    let bench = Bench::new();
+    bench.enqueue("gone", "k", 3).await;
+    let looks = AtomicU32::new(0);
+    let away_once = move |method| match method {
+        Method::Queues if looks.fetch_add(1, Ordering::SeqCst) == 1 => Fault::Before,
+        _ => Fault::Pass,
+    };
+    let sampler = Sampler::new(Arc::new(Faulty::new(Arc::clone(&bench.store), FaultPlan::by(away_once))));
+    sampler.once().await.unwrap();
+    let filter = Filter { queue: Some("gone".try_into().unwrap()), ..Filter::default() };
+    let op = ChangeManyOp::Obliterate { force: true };
+    bench.store.change_many(ChangeMany { op, filter, max: 100, cursor: None }).await.unwrap();
+    sampler.once().await.unwrap_err();
+    sampler.once().await.unwrap();
+}
+
+#[test]
+fn a_queue_that_goes_while_the_store_is_away_is_shown_as_empty() {
+    record(a_queue_that_goes_while_the_store_is_away()).gauge("windlass_queue_jobs{queue=gone,state=ready}", 0.0);
 }
 
 async fn a_tick() {

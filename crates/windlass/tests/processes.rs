@@ -128,6 +128,22 @@ impl Process {
         assert!(Command::new("kill").args(["-s", name, &id]).status().await.unwrap().success());
     }
 
+    /// Stops it, and returns when all its threads stand still: `kill` returns before that.
+    async fn stop(&self) {
+        self.signal("STOP").await;
+        let threads = format!("/proc/{}/task", self.child.id().unwrap());
+        let is_stopped = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        };
+        let stands_still = async {
+            while !std::fs::read_dir(&threads).unwrap().all(|thread| thread.is_ok_and(is_stopped)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, stands_still).await.expect("the process stops");
+    }
+
     async fn exit_code(mut self) -> Option<i32> {
         tokio::time::timeout(LONG, self.child.wait()).await.expect("it ends").unwrap().code()
     }
@@ -258,7 +274,7 @@ async fn starts_after_a_stop(url: &str, file: Option<&Path>) -> Vec<String> {
     let lock = file.map(|file| rusqlite::Connection::open(file).unwrap());
     lock.iter().for_each(|lock| lock.busy_timeout(LONG).unwrap());
     lock.iter().for_each(|lock| lock.execute_batch("BEGIN IMMEDIATE").unwrap());
-    stopped.signal("STOP").await;
+    stopped.stop().await;
     drop(lock);
     // Its handler may go on as soon as the process does.
     stopped.say("go").await;

@@ -7,11 +7,14 @@ mod support;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{LONG, Running, memory};
-use windlass::core::store::{RunClaim, RunState, RunsClaimed, Store, Wrap, Wrapped};
+use std::time::Duration;
+use support::{LONG, Running, faulty, memory};
+use windlass::core::graph::Graph;
+use windlass::core::store::{RunState, Store};
 use windlass::graph::GraphBuilder;
-use windlass::runs::{NewGraphRun, Runs};
+use windlass::runs::{Engine, NewGraphRun, Runs};
 use windlass::{Error, Job, Worker};
+use windlass_conformance::faults::{Fault, Faulty, Method};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Say {}
@@ -23,38 +26,80 @@ impl Job for Say {
 
 async fn say(_: Say) {}
 
-/// Claims of runs that fail, as during a failover.
+/// Calls that fail, as during a failover.
 const FAILURES: u32 = 3;
 
-/// Fails the first claims of runs.
-struct Away(Arc<dyn Store>, AtomicU32);
-
-#[async_trait::async_trait]
-impl Wrap for Away {
-    fn inner(&self) -> &dyn Store {
-        self.0.as_ref()
-    }
-
-    async fn claim_runs(&self, claim: RunClaim) -> windlass::Result<RunsClaimed> {
-        if self.1.fetch_add(1, Ordering::Relaxed) < FAILURES {
-            return Err(Error::Unavailable { reason: "the primary is being replaced".to_owned() });
-        }
-        self.inner().claim_runs(claim).await
-    }
-}
-
-#[tokio::test]
-async fn slow_the_engine_of_a_worker_goes_on_soon_after_the_store_was_away() {
-    let (store, _) = memory();
-    let away: Arc<dyn Store> = Arc::new(Wrapped(Away(Arc::clone(&store), AtomicU32::new(0))));
-    let running = Running::start(Worker::builder(away).handle(say));
+/// The graph of every test: the second job starts when an engine has advanced the run.
+fn two_jobs() -> Graph {
     let mut graph = GraphBuilder::new("two");
     let first = graph.job("first", &Say {}).node();
     graph.job("second", &Say {}).after(&first);
-    let runs = Runs::new(store);
-    let run = runs.start(NewGraphRun::new(graph.finish().unwrap())).await.unwrap();
-    // The poll interval of a worker's engine is a minute.
-    let status = runs.wait(run, LONG).await.unwrap().expect("the run ends long before the engine's next poll");
-    assert_eq!(status.run.state, RunState::Succeeded);
+    graph.finish().unwrap()
+}
+
+/// A store whose first calls of a method fail.
+fn failing(store: &Arc<dyn Store>, failing: Method, fault: Fault) -> Arc<Faulty> {
+    let calls = AtomicU32::new(0);
+    faulty(store, move |method| match method == failing && calls.fetch_add(1, Ordering::Relaxed) < FAILURES {
+        true => fault.clone(),
+        false => Fault::Pass,
+    })
+}
+
+fn refused() -> Fault {
+    Fault::Refused(Error::Corrupt { what: "the index of runs".to_owned() })
+}
+
+/// On a clock that jumps whenever all is idle: the poll interval of a worker's engine is a minute, and it waited ten of
+/// them after a refused call.
+#[tokio::test(start_paused = true)]
+async fn the_engine_of_a_worker_goes_on_soon_after_failed_claims() {
+    for fault in [Fault::Before, refused()] {
+        let (store, _) = memory();
+        let running = Running::start(Worker::builder(failing(&store, Method::ClaimRuns, fault.clone())).handle(say));
+        let runs = Runs::new(store);
+        let run = runs.start(NewGraphRun::new(two_jobs())).await.unwrap();
+        let status = runs.wait(run, Duration::from_secs(10)).await.unwrap();
+        assert_eq!(status.map(|status| status.run.state), Some(RunState::Succeeded), "{fault:?}");
+        running.drain().await;
+    }
+}
+
+/// A run that was claimed and could not be read does not wait for the end of its lease.
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_soon_after_failed_reads() {
+    let (store, _) = memory();
+    let running = Running::start(Worker::builder(Arc::clone(&store)).without_runs().handle(say));
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(two_jobs())).await.unwrap();
+    let engine = Engine::new(failing(&store, Method::ReadRuns, Fault::Before)).unwrap().lease(LONG * 10);
+    let ended = tokio::select! {
+        () = engine.run(std::future::pending()) => None,
+        ended = runs.wait(run, LONG) => ended.unwrap(),
+    };
+    assert_eq!(ended.map(|status| status.run.state), Some(RunState::Succeeded));
     running.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_cannot_wait_for_wake_ups_does_not_claim_without_a_pause() {
+    let (store, _) = memory();
+    let waits = AtomicU32::new(0);
+    let deaf = faulty(&store, move |method| match method {
+        Method::Wait => {
+            // Nothing else would end a loop without a pause on a clock that stands still.
+            assert!(waits.fetch_add(1, Ordering::Relaxed) < 1_000, "it asks without a pause");
+            Fault::Before
+        }
+        _ => Fault::Pass,
+    });
+    let claims = || deaf.calls().get(&Method::ClaimRuns).copied().unwrap_or(0);
+    let engine = Engine::new(Arc::clone(&deaf) as Arc<dyn Store>).unwrap().poll(LONG);
+    let begin = claims();
+    tokio::select! {
+        () = engine.run(std::future::pending()) => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => {}
+    }
+    // 50, 100, 200, … ms, and then every two seconds.
+    assert!((10..=20).contains(&(claims() - begin)), "{} claims in 20 s", claims() - begin);
 }

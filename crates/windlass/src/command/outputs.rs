@@ -108,6 +108,11 @@ pub(super) fn check(outputs: &Outputs, declared: &[String], mask: &Mask) -> Resu
             "has {bytes} bytes of outputs, and may have {ALL_BYTES_MAX}; put large ones into files"
         ));
     }
+    if outputs.keys().any(|name| mask.is_in(name.as_bytes())) {
+        return refuse(
+            "has an output whose name contains a secret; outputs are stored, and everybody sees them".to_owned(),
+        );
+    }
     if let Some((name, _)) = outputs.iter().find(|(_, value)| mask.is_in(value.as_bytes())) {
         return refuse(format!(
             "gives `{name}` a value that contains a secret; outputs are stored, and everybody sees them"
@@ -165,6 +170,24 @@ mod tests {
         let long = format!("a={}", "x".repeat(BYTES_MAX + 1));
         assert!(refused(long.as_bytes()).contains("and may have 65536"));
         parse(&long.as_bytes()[..long.len() - 1]).unwrap();
+    }
+
+    #[test]
+    fn an_output_that_contains_a_secret_in_its_name_or_value_is_refused() {
+        let mask = Mask::of(["hunter2"].into_iter());
+        let refused = |name: &str, value: &str| {
+            let outputs = Outputs::from([pair(name, value)]);
+            let declared: [&[String]; 2] = [&[], &[name.to_owned()]];
+            declared.map(|declared| check(&outputs, declared, &mask).map_err(|error| error.to_string()))
+        };
+        for answer in refused("key_hunter2", "1") {
+            let words = answer.unwrap_err();
+            assert!(words.contains("whose name contains a secret") && !words.contains("hunter2"), "{words}");
+        }
+        for answer in refused("key", "is hunter2") {
+            assert!(answer.unwrap_err().contains("gives `key` a value that contains a secret"));
+        }
+        assert_eq!(refused("key", "hunter"), [Ok(()), Ok(())]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A handler as a tower service, and a service as a handler.
 
-use crate::context::Ctx;
+use crate::context::{CallGuard, Ctx};
 use crate::error::JobError;
 use crate::handler::One;
 use futures::future::BoxFuture;
@@ -37,7 +37,8 @@ impl Service<Ctx> for HandlerService {
     }
 
     fn call(&mut self, ctx: Ctx) -> HandlerFuture {
-        HandlerFuture((self.0)(ctx))
+        let (ctx, call) = ctx.of_call();
+        HandlerFuture { handler: (self.0)(ctx), _call: call }
     }
 }
 
@@ -47,14 +48,17 @@ impl fmt::Debug for HandlerService {
     }
 }
 
-/// A handler at work.
-pub struct HandlerFuture(BoxFuture<'static, Result<Option<Payload>, JobError>>);
+/// A handler at work. When it is dropped, whatever the handler has left running, a thread perhaps, is told to stop.
+pub struct HandlerFuture {
+    handler: BoxFuture<'static, Result<Option<Payload>, JobError>>,
+    _call: CallGuard,
+}
 
 impl Future for HandlerFuture {
     type Output = Result<Returned, JobError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx).map_ok(Returned)
+        self.handler.as_mut().poll(cx).map_ok(Returned)
     }
 }
 

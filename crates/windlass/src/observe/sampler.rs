@@ -1,6 +1,7 @@
 //! Gauges of what is in the store, taken at a pace of their own. One process of a system needs to do it.
 
 use super::names;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use windlass_core::Result;
 use windlass_core::job::State;
 use windlass_core::name::QueueName;
-use windlass_core::store::{QueueCounts, Store};
+use windlass_core::store::{QueueCounts, QueueStatus, Store};
 
 /// The most queues that are shown; further ones, by name, are left out. A queue for each customer would be a label
 /// without bound: groups are made for that.
@@ -32,12 +33,14 @@ pub(super) const QUEUES_MAX: usize = 200;
 pub struct Sampler {
     store: Arc<dyn Store>,
     pace: Duration,
+    /// Queues whose gauges were set.
+    shown: Mutex<BTreeSet<QueueName>>,
 }
 
 impl Sampler {
     /// Over a store, every 15 seconds.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, pace: Duration::from_secs(15) }
+        Self { store, pace: Duration::from_secs(15), shown: Mutex::default() }
     }
 
     /// At another pace. Counts are maintained by the store, so that a look is cheap; less than a second is pointless.
@@ -48,23 +51,29 @@ impl Sampler {
 
     /// Never returns; drop it to end it.
     pub async fn run(self) {
-        let mut shown = BTreeSet::new();
         loop {
-            if let Err(error) = self.look(&mut shown).await {
+            if let Err(error) = self.once().await {
                 tracing::warn!(target: "windlass::observe", %error, "the store could not be looked at; its gauges are old");
             }
             tokio::time::sleep(self.pace).await;
         }
     }
 
-    /// Looks once.
+    /// Looks once. The gauges of queues that an earlier look has shown, and that are gone, are set to 0.
     pub async fn once(&self) -> Result<()> {
-        self.look(&mut BTreeSet::new()).await
+        let queues = self.store.queues().await?;
+        self.show_all(queues);
+        let workers = self.store.workers().await?;
+        let live = workers.iter().filter(|worker| worker.live).count();
+        set_workers("live", live);
+        set_workers("dead", workers.len() - live);
+        Ok(())
     }
 
-    async fn look(&self, shown: &mut BTreeSet<QueueName>) -> Result<()> {
-        let mut gone = std::mem::take(shown);
-        for queue in self.store.queues().await?.into_iter().take(QUEUES_MAX) {
+    fn show_all(&self, queues: Vec<QueueStatus>) {
+        let mut shown = self.shown.lock();
+        let mut gone = std::mem::take(&mut *shown);
+        for queue in queues.into_iter().take(QUEUES_MAX) {
             show(&queue.name, queue.counts);
             gone.remove(&queue.name);
             shown.insert(queue.name);
@@ -72,11 +81,6 @@ impl Sampler {
         for queue in gone {
             show(&queue, QueueCounts::default());
         }
-        let workers = self.store.workers().await?;
-        let live = workers.iter().filter(|worker| worker.live).count();
-        set_workers("live", live);
-        set_workers("dead", workers.len() - live);
-        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunsClaimed, Store, WaitFor,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunView, RunsClaimed, Store, WaitFor,
 };
 use windlass_core::time::{SystemClock, Timestamp};
 use windlass_core::{Error, Result};
@@ -28,11 +28,11 @@ const ENTRIES_READ: u64 = 10_000;
 /// How long to go without a look, in case a wake-up gets lost.
 const POLL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(5);
-/// How long an engine waits after the first error of an unavailable store; doubled with every further one.
+/// How long an engine waits after the first failed call; doubled with every further one.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such wait. It is bounded by itself: the poll interval of a worker's engine is a minute.
-const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often a commit whose answer got lost is repeated.
+const ERROR_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How often a commit whose answer got lost, or a read that failed, is repeated.
 const TRIES: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
@@ -87,7 +87,7 @@ impl Engine {
     /// Advances runs until `stop` returns. A store that is away is waited for.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
-        // Errors of an unavailable store since its last answer.
+        // Failed calls since the last one that succeeded.
         let mut failures = 0_u32;
         let mut claimed = self.claim(None).await;
         loop {
@@ -119,22 +119,14 @@ impl Engine {
             let rest = async {
                 match found {
                     Ok(nothing) => {
-                        failures = 0;
                         let time = rest(&nothing, self.poll);
-                        // Whatever it says, the next look tells.
-                        drop(tokio::time::timeout(time, self.store.wait(WaitFor::Runs(nothing.mark))).await);
-                    }
-                    Err(error) if error.is_retryable() => {
-                        if failures == 0 {
-                            tracing::warn!(%error, "runs cannot be advanced; it is tried again");
+                        match tokio::time::timeout(time, self.store.wait(WaitFor::Runs(nothing.mark))).await {
+                            // Claimed again at once and in vain, it would ask the store without a pause.
+                            Ok(Err(error)) => self.pause(&mut failures, &error).await,
+                            Ok(Ok(())) | Err(_) => failures = 0,
                         }
-                        tokio::time::sleep(error_pause(failures).min(self.poll)).await;
-                        failures = failures.saturating_add(1);
                     }
-                    Err(error) => {
-                        tracing::error!(%error, "runs cannot be advanced");
-                        tokio::time::sleep(self.poll * 10).await;
-                    }
+                    Err(error) => self.pause(&mut failures, &error).await,
                 }
             };
             tokio::select! {
@@ -144,6 +136,16 @@ impl Engine {
             }
             claimed = self.claim(None).await;
         }
+    }
+
+    /// Waits after a failed call. One that was refused is tried again as soon as any other: somebody may mend its cause.
+    async fn pause(&self, failures: &mut u32, error: &Error) {
+        if *failures == 0 {
+            tracing::warn!(%error, "runs cannot be advanced; it is tried again");
+        }
+        let time = error_pause(*failures).min(self.poll);
+        *failures = failures.saturating_add(1);
+        tokio::time::sleep(time).await;
     }
 
     /// Advances what has something to do, until nothing has; answers how many steps that took. For tests.
@@ -303,6 +305,17 @@ impl Engine {
         self.store.commit_runs(commits.to_vec()).await
     }
 
+    /// A read that fails is repeated: the runs are claimed, and would wait until their lease ends.
+    async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
+        for n in 1..TRIES {
+            match self.store.read_runs(reads.clone()).await {
+                Err(error) if error.is_retryable() => tokio::time::sleep(TRY_AGAIN * n).await,
+                answer => return answer,
+            }
+        }
+        self.store.read_runs(reads).await
+    }
+
     /// What is known of these runs; what is not is read.
     async fn minds(&mut self, runs: &[ClaimedRun]) -> Result<HashMap<RunId, Result<Mind>>> {
         let mut minds = HashMap::with_capacity(runs.len());
@@ -321,7 +334,7 @@ impl Engine {
             }
         }
         if !reads.is_empty() {
-            let answers = self.store.read_runs(reads.iter().map(|(read, ..)| *read).collect()).await?;
+            let answers = self.read_runs(reads.iter().map(|(read, ..)| *read).collect()).await?;
             for ((_, claimed, known), view) in reads.into_iter().zip(answers) {
                 let mind = match view {
                     Some(view) => self.learn(claimed, known, view).await,
@@ -333,12 +346,7 @@ impl Engine {
         Ok(minds)
     }
 
-    async fn learn(
-        &mut self,
-        claimed: &ClaimedRun,
-        known: Option<Mind>,
-        view: windlass_core::store::RunView,
-    ) -> Result<Mind> {
+    async fn learn(&mut self, claimed: &ClaimedRun, known: Option<Mind>, view: RunView) -> Result<Mind> {
         let run = claimed.lease.run;
         let mut mind = match known {
             Some(mind) => mind,
@@ -366,14 +374,13 @@ impl Engine {
             if mind.history_len >= claimed.history_len || entries.is_empty() {
                 return Ok(mind);
             }
-            let more = self.store.read_runs(vec![read(claimed, mind.history_len)]).await?.pop().flatten();
+            let more = self.read_runs(vec![read(claimed, mind.history_len)]).await?.pop().flatten();
             entries = more.map(|view| view.history).unwrap_or_default();
         }
     }
 
     async fn definition(&self, run: RunId) -> Result<bytes::Bytes> {
-        let view =
-            self.store.read_runs(vec![RunRead { definition: true, ..RunRead::brief(run) }]).await?.pop().flatten();
+        let view = self.read_runs(vec![RunRead { definition: true, ..RunRead::brief(run) }]).await?.pop().flatten();
         view.and_then(|view| view.definition).ok_or_else(|| Error::corrupt("its definition is not there"))
     }
 }

@@ -6,7 +6,7 @@ use crate::error::JobError;
 use crate::handler::Handler;
 use crate::job::{Job, Options, decode};
 use crate::observe::Attempts;
-use crate::worker::{Active, BootClock, Pool};
+use crate::worker::{Active, BootClock, LogCalls, Pool};
 use futures::future::BoxFuture;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -91,11 +91,13 @@ impl<H: Handler<Args>, Args> RunOne<H, Args> {
         let (client, state) = (self.bed.client.clone(), self.state.clone());
         let clock = Arc::clone(&self.bed.clock) as Arc<dyn Clock>;
         let pool = Pool::in_place(tokio::runtime::Handle::current());
-        let world = World { client, state, clock, lease_clock: Arc::new(BootClock), attempts: Attempts::new(), pool };
+        let (lease_clock, attempts, log_calls) = (Arc::new(BootClock), Attempts::new(), LogCalls::default());
+        let world = World { client, state, clock, lease_clock, attempts, log_calls, pool };
         Ok(Ctx {
             job: Arc::new(job),
             active: Arc::new(Active::new(lease, crate::worker::now())),
             world: Arc::new(world),
+            call: None,
         })
     }
 }

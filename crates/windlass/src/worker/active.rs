@@ -2,8 +2,8 @@
 
 use super::health::now;
 use super::lease_clock::LeaseEnd;
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -11,15 +11,20 @@ use tokio::sync::{MutexGuard, Notify};
 use tokio::time::Instant;
 use windlass_core::id::JobId;
 use windlass_core::job::{Lease, Progress};
-use windlass_core::store::LogLine;
+use windlass_core::store::{LogLine, LogStream};
 
-/// The most lines that wait to be passed on; a handler that says more in the meantime is not heard.
+/// The most lines of a job that wait to be stored. Only a handler that neither awaits nor runs on a thread of its own reaches
+/// this bound; its further lines are counted and left out.
 const LINES_WAITING_MAX: usize = 10_000;
-/// From here on whoever can wait passes its lines on before it says more. Twice as many are still not too many: those on
-/// their way may come back.
+/// The same in bytes.
+const LINE_BYTES_WAITING_MAX: usize = 16 << 20;
+/// From here on a handler waits until the store has taken lines. Twice as many are still not too many: lines of a failed
+/// call come back.
 pub(super) const LINES_FULL: usize = 4_096;
 /// The same in bytes.
 pub(super) const LINE_BYTES_FULL: usize = 4 << 20;
+/// The longest time in which a blocking handler that waits for room does not notice that it is to stop.
+const ROOM_LOOK: Duration = Duration::from_millis(100);
 
 /// Why a handler should stop, if it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +65,10 @@ pub(crate) struct Active {
     /// Its handler has ended and its outcome is known.
     ended: AtomicBool,
     notes: Mutex<Notes>,
+    /// Many lines wait to be stored: the handler is to wait.
+    full: AtomicBool,
+    /// Notified when lines were taken.
+    room: Condvar,
     /// The number that its next log line will have, once it is known.
     log_place: tokio::sync::Mutex<Option<u64>>,
 }
@@ -68,20 +77,91 @@ pub(crate) struct Active {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub(crate) progress: Option<Progress>,
-    pub(crate) lines: Vec<LogLine>,
-    /// The bytes of these lines.
-    line_bytes: usize,
+    lines: Lines,
     pub(crate) outputs: BTreeMap<String, String>,
 }
 
-impl Notes {
-    pub(super) fn take_lines(&mut self) -> Vec<LogLine> {
-        self.line_bytes = 0;
-        std::mem::take(&mut self.lines)
+/// Log lines of a job that wait to be stored.
+#[derive(Debug, Default)]
+struct Lines {
+    waiting: VecDeque<LogLine>,
+    bytes: usize,
+    /// Lines left out since the last one that waits.
+    left_out: u64,
+}
+
+/// A number of log lines and of their bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portion {
+    pub(super) lines: usize,
+    pub(super) bytes: usize,
+}
+
+impl Lines {
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= LINES_FULL || self.bytes >= LINE_BYTES_FULL
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.lines.len() >= LINES_FULL || self.line_bytes >= LINE_BYTES_FULL
+    fn has_room_for(&self, line: &LogLine) -> bool {
+        self.waiting.len() < LINES_WAITING_MAX && self.bytes + line.text.len() <= LINE_BYTES_WAITING_MAX
+    }
+
+    fn push(&mut self, line: LogLine) {
+        self.bytes += line.text.len();
+        self.waiting.push_back(line);
+    }
+
+    /// Adds lines as long as there is room. A line of ours stands in place of those that were left out.
+    fn push_bounded(&mut self, lines: Vec<LogLine>) {
+        for line in lines {
+            if !self.has_room_for(&line) {
+                self.left_out += 1;
+                continue;
+            }
+            self.note_left_out(&line);
+            self.push(line);
+        }
+    }
+
+    fn note_left_out(&mut self, near: &LogLine) {
+        if self.left_out > 0 {
+            let text =
+                format!("({} lines were left out: the store did not take them as fast as they came)", self.left_out);
+            self.left_out = 0;
+            self.push(LogLine { at: near.at, stream: LogStream::Log, text: text.into() });
+        }
+    }
+
+    /// Takes the oldest, at least one if there is any.
+    fn take(&mut self, most: Portion) -> Vec<LogLine> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(line) = self.waiting.pop_front() {
+            if !taken.is_empty() && (taken.len() >= most.lines || bytes + line.text.len() > most.bytes) {
+                self.waiting.push_front(line);
+                break;
+            }
+            bytes += line.text.len();
+            taken.push(line);
+        }
+        self.bytes -= bytes;
+        if let Some(last) = taken.last().filter(|_| self.waiting.is_empty()) {
+            self.note_left_out(last);
+        }
+        taken
+    }
+
+    /// Puts lines back before all others; the newest are left out when there are too many.
+    fn put_back(&mut self, lines: Vec<LogLine>) {
+        for line in lines.into_iter().rev() {
+            self.bytes += line.text.len();
+            self.waiting.push_front(line);
+        }
+        while self.waiting.len() > LINES_WAITING_MAX
+            && let Some(line) = self.waiting.pop_back()
+        {
+            self.bytes -= line.text.len();
+            self.left_out += 1;
+        }
     }
 }
 
@@ -101,6 +181,8 @@ impl Active {
             stopped: Notify::new(),
             ended: AtomicBool::new(false),
             notes: Mutex::default(),
+            full: AtomicBool::new(false),
+            room: Condvar::new(),
             log_place: tokio::sync::Mutex::default(),
         }
     }
@@ -157,24 +239,64 @@ impl Active {
         self.notes.lock().progress = Some(progress);
     }
 
+    /// Adds lines of a handler that cannot wait; those for which there is no room are left out.
     pub(crate) fn push_log(&self, lines: Vec<LogLine>) {
-        let mut notes = self.notes.lock();
-        let room = LINES_WAITING_MAX.saturating_sub(notes.lines.len());
-        if lines.len() > room {
-            tracing::warn!(job = %self.lease.job, lost = lines.len() - room, "it logs faster than its lines are stored");
-        }
-        for line in lines.into_iter().take(room) {
-            notes.line_bytes += line.text.len();
-            notes.lines.push(line);
+        self.change_lines(|waiting| {
+            let before = waiting.left_out;
+            waiting.push_bounded(lines);
+            if before == 0 && waiting.left_out > 0 {
+                tracing::warn!(job = %self.lease.job, "it logs faster than its lines are stored; lines are left out");
+            }
+        });
+    }
+
+    /// Adds lines of a handler that waits while there are too many.
+    pub(super) fn add_lines(&self, lines: Vec<LogLine>) {
+        self.change_lines(|waiting| lines.into_iter().for_each(|line| waiting.push(line)));
+    }
+
+    /// Takes the oldest lines, at least one if there is any.
+    pub(super) fn take_lines(&self, most: Portion) -> Vec<LogLine> {
+        let taken = self.change_lines(|waiting| waiting.take(most));
+        self.room.notify_all();
+        taken
+    }
+
+    /// Puts lines back that could not be stored.
+    pub(super) fn put_back_lines(&self, lines: Vec<LogLine>) {
+        if !lines.is_empty() {
+            self.change_lines(|waiting| waiting.put_back(lines));
         }
     }
 
-    /// Adds lines of somebody who waits while there are too many; true when there are.
-    pub(super) fn add_lines(&self, mut lines: Vec<LogLine>) -> bool {
+    fn change_lines<T>(&self, change: impl FnOnce(&mut Lines) -> T) -> T {
         let mut notes = self.notes.lock();
-        notes.line_bytes += lines.iter().map(|line| line.text.len()).sum::<usize>();
-        notes.lines.append(&mut lines);
-        notes.is_full()
+        let changed = change(&mut notes.lines);
+        self.full.store(notes.lines.is_full(), Ordering::Relaxed);
+        changed
+    }
+
+    pub(super) fn has_lines(&self) -> bool {
+        !self.notes.lock().lines.waiting.is_empty()
+    }
+
+    /// True when so many lines wait to be stored that the handler is to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Blocks the thread until lines were taken, or `is_over`.
+    pub(crate) fn wait_for_room(&self, is_over: impl Fn() -> bool) {
+        let mut notes = self.notes.lock();
+        while notes.lines.is_full() && !is_over() {
+            self.room.wait_for(&mut notes, ROOM_LOOK);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting_lines(&self) -> Portion {
+        let notes = self.notes.lock();
+        Portion { lines: notes.lines.waiting.len(), bytes: notes.lines.bytes }
     }
 
     pub(crate) async fn log_place(&self) -> MutexGuard<'_, Option<u64>> {
@@ -184,18 +306,6 @@ impl Active {
     /// `None` while somebody else passes on its lines.
     pub(crate) fn free_log_place(&self) -> Option<MutexGuard<'_, Option<u64>>> {
         self.log_place.try_lock().ok()
-    }
-
-    /// Puts lines back that could not be passed on; the newest are lost when there are too many.
-    pub(crate) fn put_back_lines(&self, mut lines: Vec<LogLine>) {
-        if lines.is_empty() {
-            return;
-        }
-        let mut notes = self.notes.lock();
-        lines.append(&mut notes.lines);
-        lines.truncate(LINES_WAITING_MAX);
-        notes.line_bytes = lines.iter().map(|line| line.text.len()).sum();
-        notes.lines = lines;
     }
 
     /// True when nobody had noted it before.

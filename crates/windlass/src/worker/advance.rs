@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use windlass_core::Result;
 use windlass_core::store::Store;
 
-/// How long it goes without a look of its own: fleets are large, wake-ups are seldom lost, and runs whose engine vanished are
-/// found by the sweep of leases.
+/// Poll interval: fleets are large, wake-ups are seldom lost, and runs whose engine vanished are found by the sweep of leases.
+/// After a failed call the engine waits 50 ms to 2 s instead.
 const POLL: Duration = Duration::from_secs(60);
 
 /// The engine at work; it ends with its handle.

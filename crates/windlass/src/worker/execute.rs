@@ -1,7 +1,7 @@
 //! One job, from its start to its outcome: resolve the handler, run it under its limits, say what became of it.
 
 use super::active::{Active, Stop};
-use super::lines::pass_on_last;
+use super::lines::{paced, pass_on_last};
 use super::{Handled, Shared};
 use crate::context::Ctx;
 use crate::error::{JobError, Then, words_of};
@@ -50,7 +50,7 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
         return report.send(outcome);
     }
     let job = Arc::new(job);
-    let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world) };
+    let ctx = Ctx { job: Arc::clone(&job), active: Arc::clone(&active), world: Arc::clone(&shared.world), call: None };
     let over = handled.ends_within.map(|time| time + OVER);
     let limit = job.spec.timeout_ms.map(Duration::from_millis).map(|limit| limit + over.unwrap_or_default());
     let stopped = async {
@@ -68,7 +68,11 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
         }
     };
     let attempt = shared.world.attempts.begin(&job);
-    let end = caught(attempt.scope(run(async { route(ctx).await }, limit, stopped))).await;
+    let paced_jobs = [active.as_ref()];
+    // A handler that keeps its time itself passes on its lines itself, too.
+    let paced_jobs = if handled.ends_within.is_some() { &[] } else { &paced_jobs[..] };
+    let handler = paced(&shared.world, paced_jobs, async { route(ctx).await });
+    let end = caught(attempt.scope(run(handler, limit, stopped))).await;
     let kind = outcome(&shared, handled, &job, &active, end);
     attempt.end(kind.as_ref());
     if kind.is_some() {
@@ -126,6 +130,7 @@ pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
         job: Arc::clone(job),
         active: Arc::clone(active),
         world: Arc::clone(&shared.world),
+        call: None,
     };
     let contexts = jobs.iter().map(ctx).collect();
     // The strictest of them counts for all.
@@ -143,7 +148,8 @@ pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
         }
     };
     let attempts: Vec<Attempt> = jobs.iter().map(|(job, _)| shared.world.attempts.begin(job)).collect();
-    let handler = run(async { route(contexts).await }, limit, stopped);
+    let actives: Vec<&Active> = jobs.iter().map(|(_, active)| active.as_ref()).collect();
+    let handler = run(paced(&shared.world, &actives, async { route(contexts).await }), limit, stopped);
     // They share a span; it cannot be but that of one of them.
     let end = match attempts.first() {
         Some(attempt) => caught(attempt.scope(handler)).await,
@@ -297,6 +303,8 @@ impl<'a> Report<'a> {
 impl Drop for Report<'_> {
     fn drop(&mut self) {
         if !self.sent {
+            // A thread that its handler has left running, perhaps.
+            self.active.tell(Stop::Lost);
             self.tell(Some(OutcomeKind::Release { started: true }));
         }
     }

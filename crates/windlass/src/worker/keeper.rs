@@ -1,10 +1,10 @@
 //! The keeper renews the leases, passes on progress and log lines, and says that the worker lives. It has a thread of its
-//! own, so that no handler can keep it from its work.
+//! own, so that no handler can keep it from its work. Renewals do not wait for log lines.
 
 use super::Shared;
 use super::active::{Active, Stop};
 use super::health::now;
-use super::lines::pass_on;
+use super::lines::keep_passing_on;
 use super::stop::LAST_WORDS;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ impl Keeper {
     /// Runs until the worker ends.
     pub(super) async fn run(mut self, mut end: oneshot::Receiver<()>) {
         let third = Duration::from_millis(self.shared.config.lease_ms / 3);
+        let shared = Arc::clone(&self.shared);
         let looks = async {
             loop {
                 self.look().await;
@@ -53,6 +54,7 @@ impl Keeper {
         tokio::select! {
             _ = &mut end => {}
             () = looks => {}
+            () = keep_passing_on(&shared) => {}
         }
         // A store that does not answer must not keep the worker.
         if tokio::time::timeout(LAST_WORDS, self.leave()).await.is_err() {
@@ -67,8 +69,8 @@ impl Keeper {
             self.renewed_at.clear();
             return;
         }
+        self.shared.world.log_calls.pass_on_soon();
         self.renew(&actives).await;
-        pass_on(&self.shared, &actives).await;
     }
 
     async fn renew(&mut self, actives: &[Arc<Active>]) {

@@ -2,22 +2,51 @@
 //!
 //! Lines are numbered, so that an append whose answer got lost can be repeated. The first append of an attempt asks for
 //! the number: an earlier attempt may have written lines, too.
+//!
+//! However much is logged, no lease may end because of it. So nothing that renews leases waits for an append; each append has few
+//! lines and bytes, and a worker makes one at a time, so that a store which works off its calls in order comes to the renewals
+//! soon. A store that is slow with lines slows the handlers that log them: a job of which many lines wait is not polled,
+//! and on a thread of its own [`Ctx::log`](crate::Ctx::log) blocks.
 
 use super::Shared;
-use super::active::{Active, Stop};
+use super::active::{Active, Portion, Stop};
+use crate::context::World;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::MutexGuard;
+use tokio::sync::{MutexGuard, Notify};
 use windlass_core::Result;
-use windlass_core::store::{
-    BATCH_MAX, LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal, Store,
-};
+use windlass_core::job::Progress;
+use windlass_core::store::{LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal};
 
 /// How often the last lines of a job are tried before the job is reported without them.
 const LAST_TRIES: u32 = 4;
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// How long a worker that leaves waits for them.
 const LEAVING: Duration = Duration::from_millis(500);
+/// The most lines of one call, and their bytes; one line is always sent, however long it is.
+pub(super) const CALL: Portion = Portion { lines: 2_048, bytes: 1 << 20 };
+/// The most of one job in a call that is for several jobs.
+const SHARE: Portion = Portion { lines: 512, bytes: 256 << 10 };
+/// How long an append waits for one that is under way. A call that never returns must not hold up the lines of all jobs.
+const TURN_WAIT: Duration = Duration::from_secs(1);
+
+/// What the tasks of a worker share that pass on lines.
+#[derive(Debug, Default)]
+pub(crate) struct LogCalls {
+    /// Held by the call that is under way.
+    turn: tokio::sync::Mutex<()>,
+    /// Notified when lines should be passed on.
+    due: Notify,
+}
+
+impl LogCalls {
+    /// Lets the keeper pass on lines as soon as it can.
+    pub(crate) fn pass_on_soon(&self) {
+        self.due.notify_one();
+    }
+}
 
 /// Lines of one job on their way, and their place.
 struct Parcel<'a> {
@@ -26,56 +55,94 @@ struct Parcel<'a> {
     lines: Vec<LogLine>,
 }
 
-/// Passes on what all of these have said, in two calls at most. One whose lines are being passed on is left alone: nobody
-/// may have to wait for a handler here. Lines that the store cannot take now are kept for the next time.
-pub(super) async fn pass_on(shared: &Shared, actives: &[Arc<Active>]) {
-    let mut parcels = Vec::new();
-    for active in actives {
-        if active.notes().lines.is_empty() {
-            continue;
+/// Passes on lines whenever they are due. Never returns.
+pub(super) async fn keep_passing_on(shared: &Shared) {
+    loop {
+        shared.world.log_calls.due.notified().await;
+        while pass_on(&shared.world, &shared.actives.all()).await {
+            // On a store that answers at once, the renewals of this task have their turn.
+            tokio::task::yield_now().await;
         }
-        if let Some(place) = active.free_log_place() {
-            let lines = active.notes().take_lines();
-            parcels.push(Parcel { active, place, lines });
-        }
-    }
-    let mut rest = &mut parcels[..];
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at_mut(fitting(rest.iter().map(|parcel| parcel.lines.len())));
-        send(&*shared.store, now).await;
-        rest = later;
     }
 }
 
-/// How many parcels of these sizes go in one call: at least one, and no more lines than a call may have.
-fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
-    let mut lines = 0;
-    let fits = |size: &usize| {
-        lines += size;
-        lines <= BATCH_MAX
-    };
-    sizes.take_while(fits).count().max(1)
+/// Passes on lines of all of these, a share of each; true when some have more and the store takes them. One whose lines
+/// are being passed on is left alone: nobody may have to wait for a handler here. Lines that the store cannot take now are
+/// kept for the next time.
+async fn pass_on(world: &World, actives: &[Arc<Active>]) -> bool {
+    let (mut all_taken, mut more) = (true, false);
+    let mut rest = actives;
+    while !rest.is_empty() {
+        let (mut parcels, later) = next_call(rest);
+        rest = later;
+        all_taken &= send(world, &mut parcels).await;
+        more |= parcels.iter().any(|parcel| parcel.active.has_lines());
+        tokio::task::yield_now().await;
+    }
+    all_taken && more
+}
+
+/// The lines of the next call, and the jobs that are left for later ones.
+fn next_call(actives: &[Arc<Active>]) -> (Vec<Parcel<'_>>, &[Arc<Active>]) {
+    let (mut parcels, mut room) = (Vec::new(), CALL);
+    for (at, active) in actives.iter().enumerate() {
+        if room.lines == 0 || room.bytes == 0 {
+            return (parcels, &actives[at..]);
+        }
+        if !active.has_lines() {
+            continue;
+        }
+        if let Some(place) = active.free_log_place() {
+            let most = Portion { lines: SHARE.lines.min(room.lines), bytes: SHARE.bytes.min(room.bytes) };
+            let lines = active.take_lines(most);
+            room.lines = room.lines.saturating_sub(lines.len());
+            room.bytes = room.bytes.saturating_sub(lines.iter().map(|line| line.text.len()).sum());
+            parcels.push(Parcel { active, place, lines });
+        }
+    }
+    (parcels, &[])
+}
+
+/// Runs a handler. While many lines of its jobs wait to be stored it is not polled, and they are passed on: a slow store
+/// slows the handler. Not for handlers that call [`push_all`] themselves: not polled, one could hold the place that is
+/// waited for here.
+pub(super) async fn paced<T>(world: &World, actives: &[&Active], handler: impl Future<Output = T>) -> T {
+    let mut handler = pin!(handler);
+    loop {
+        let polled = std::future::poll_fn(|cx| match handler.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if actives.iter().any(|active| active.is_full()) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        match polled.await {
+            Some(value) => return value,
+            None => {
+                for active in actives {
+                    // Boxed: few handlers come here, and the future of each would have room for it.
+                    Box::pin(push_all(world, active, Vec::new())).await;
+                }
+            }
+        }
+    }
 }
 
 /// Adds lines of a handler that may say more than anybody wants to hold, and can wait: when many wait to be passed on they
 /// are, here and at once. While the store cannot take them this does not return. Dropped, it loses lines only that are on
 /// their way.
-#[cfg_attr(not(all(unix, feature = "commands")), expect(dead_code, reason = "only commands say so much"))]
-pub(crate) async fn push_all(store: &dyn Store, active: &Active, lines: Vec<LogLine>) {
-    let mut full = active.add_lines(lines);
-    let mut tries = 0;
+pub(crate) async fn push_all(world: &World, active: &Active, lines: Vec<LogLine>) {
+    active.add_lines(lines);
+    let mut failures = 0;
     // Ends when the store has taken them, or refuses them for good: then they are dropped.
-    while full {
+    while active.is_full() {
         let place = active.log_place().await;
         // The keeper may have made room by now.
-        if active.notes().is_full() {
-            let lines = active.notes().take_lines();
-            send(store, &mut [Parcel { active, place, lines }]).await;
+        if !active.is_full() {
+            return;
         }
-        full = active.notes().is_full();
-        if full {
-            tries = (tries + 1).min(LAST_TRIES * 5);
-            tokio::time::sleep(TRY_AGAIN * tries).await;
+        let lines = active.take_lines(CALL);
+        if !send(world, &mut [Parcel { active, place, lines }]).await {
+            failures = (failures + 1).min(LAST_TRIES * 5);
+            tokio::time::sleep(TRY_AGAIN * failures).await;
         }
     }
 }
@@ -84,9 +151,12 @@ pub(crate) async fn push_all(store: &dyn Store, active: &Active, lines: Vec<LogL
 /// the job.
 pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
     let progress = active.notes().progress.take();
-    if progress.is_none() && active.notes().lines.is_empty() {
-        return;
+    if progress.is_some() || active.has_lines() {
+        Box::pin(send_last(shared, active, progress)).await;
     }
+}
+
+async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>) {
     let send_all = async {
         if let Some(progress) = progress {
             let renewal = Renewal { lease: active.lease, lease_ms: None, progress: Some(progress) };
@@ -94,20 +164,17 @@ pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
                 tracing::warn!(job = %active.lease.job, %error, "its last progress was lost");
             }
         }
-        let mut place = active.log_place().await;
-        for n in 1..=LAST_TRIES {
-            if active.notes().lines.is_empty() {
+        let mut failures = 0;
+        while failures < LAST_TRIES {
+            let place = active.log_place().await;
+            let lines = active.take_lines(CALL);
+            if lines.is_empty() {
                 return;
             }
-            let lines = active.notes().take_lines();
-            let mut parcel = [Parcel { active, place, lines }];
-            send(&*shared.store, &mut parcel).await;
-            let [Parcel { place: back, .. }] = parcel;
-            place = back;
-            if active.notes().lines.is_empty() {
-                return;
+            if !send(&shared.world, &mut [Parcel { active, place, lines }]).await {
+                failures += 1;
+                tokio::time::sleep(TRY_AGAIN * failures).await;
             }
-            tokio::time::sleep(TRY_AGAIN * n).await;
         }
         tracing::warn!(job = %active.lease.job, "its last log lines were lost");
     };
@@ -121,29 +188,35 @@ pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
     }
 }
 
-async fn send(store: &dyn Store, parcels: &mut [Parcel<'_>]) {
+/// Sends lines, and puts those back that the store could not take; true when there are none of those.
+async fn send(world: &World, parcels: &mut [Parcel<'_>]) -> bool {
     // Where an attempt begins to write, only the store knows.
     if parcels.iter().any(|parcel| parcel.place.is_none()) {
         let unknown = |parcel: &&mut Parcel<'_>| parcel.place.is_none();
         let mut new: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(unknown).collect();
         let asks = new.iter().map(|parcel| parcel.append(0, Vec::new())).collect();
-        let answers = append(store, asks).await;
+        let answers = append(world, asks).await;
         for (parcel, answer) in new.iter_mut().zip(answers) {
-            parcel.take_in(answer);
+            parcel.take_in(None, answer);
         }
     }
     let known = |parcel: &&mut Parcel<'_>| parcel.place.is_some() && !parcel.lines.is_empty();
     let mut known: Vec<&mut Parcel<'_>> = parcels.iter_mut().filter(known).collect();
-    let appends = known.iter().map(|parcel| parcel.append(parcel.place.unwrap_or(0), parcel.lines.clone())).collect();
-    let answers = append(store, appends).await;
-    for (parcel, answer) in known.iter_mut().zip(answers) {
-        if parcel.take_in(answer) {
+    // Unknown until the answer is here: of a call that is dropped nobody knows whether it was applied.
+    let firsts: Vec<Option<u64>> = known.iter_mut().map(|parcel| parcel.place.take()).collect();
+    let appends = known.iter().zip(&firsts);
+    let appends = appends.map(|(parcel, first)| parcel.append(first.unwrap_or(0), parcel.lines.clone())).collect();
+    let answers = append(world, appends).await;
+    for ((parcel, first), answer) in known.iter_mut().zip(firsts).zip(answers) {
+        if parcel.take_in(first, answer) {
             parcel.lines.clear();
         }
     }
+    let all_taken = parcels.iter().all(|parcel| parcel.lines.is_empty());
     for parcel in parcels {
         parcel.active.put_back_lines(std::mem::take(&mut parcel.lines));
     }
+    all_taken
 }
 
 impl Parcel<'_> {
@@ -151,14 +224,15 @@ impl Parcel<'_> {
         LogAppend { lease: self.active.lease, first, lines }
     }
 
-    /// True when it was taken. Lines that will never be are dropped.
-    fn take_in(&mut self, answer: Result<u64>) -> bool {
+    /// True when the append that began at `first` was taken. Lines that will never be are dropped.
+    fn take_in(&mut self, first: Option<u64>, answer: Result<u64>) -> bool {
         match answer {
             Ok(next) => {
                 *self.place = Some(next);
                 true
             }
             Err(error) => {
+                *self.place = first;
                 tracing::warn!(job = %self.active.lease.job, %error, "log lines could not be passed on");
                 if !error.is_retryable() {
                     self.lines.clear();
@@ -170,12 +244,13 @@ impl Parcel<'_> {
 }
 
 /// One answer for each.
-async fn append(store: &dyn Store, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
+async fn append(world: &World, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
     let n = appends.len();
     if n == 0 {
         return Vec::new();
     }
-    match store.append_logs(appends).await {
+    let _turn = tokio::time::timeout(TURN_WAIT, world.log_calls.turn.lock()).await.ok();
+    match world.client.store().append_logs(appends).await {
         Ok(answers) => answers,
         Err(error) => vec![Err(error); n],
     }
@@ -200,72 +275,6 @@ pub(crate) fn lines_of(shared_now: windlass_core::time::Timestamp, text: &str) -
 mod tests {
     use super::*;
     use windlass_core::time::Timestamp;
-
-    /// A job that somebody holds.
-    #[cfg(all(unix, feature = "commands"))]
-    async fn held(store: &Arc<dyn Store>) -> Active {
-        #[derive(serde::Serialize, serde::Deserialize)]
-        struct Talk;
-        impl crate::Job for Talk {
-            const KIND: &'static str = "talk";
-            type Output = ();
-        }
-        crate::Client::new(Arc::clone(store)).enqueue(Talk).await.unwrap();
-        let request = windlass_core::store::ClaimRequest {
-            worker: "w".try_into().unwrap(),
-            request_id: 1,
-            queues: vec!["default".try_into().unwrap()],
-            kinds: windlass_core::store::Kinds::Any,
-            labels: windlass_core::name::Labels::default(),
-            max: 1,
-            lease_ms: 60_000,
-        };
-        let claimed = store.claim(request).await.unwrap();
-        Active::new(claimed.jobs[0].lease, super::super::health::now())
-    }
-
-    #[cfg(all(unix, feature = "commands"))]
-    #[tokio::test]
-    async fn however_much_is_said_little_is_held_and_nothing_is_lost() {
-        use super::super::active::{LINE_BYTES_FULL, LINES_FULL};
-        use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
-        use windlass_core::store::LogRequest;
-        let store = crate::open("memory://").unwrap();
-        let active = held(&store).await;
-        let calls = std::sync::atomic::AtomicU32::new(0);
-        // Now and then the store is away, or its answer gets lost.
-        let choose = move |method| match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 10 {
-            3 if method == Method::AppendLogs => Fault::Before,
-            7 if method == Method::AppendLogs => Fault::Lost,
-            _ => Fault::Pass,
-        };
-        let faulty = Faulty::new(Arc::clone(&store), FaultPlan::by(choose));
-        let line = |text: String| LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: text.into() };
-        let (most, at_once) = (200_000, 500);
-        let mut held_most = 0;
-        for first in (0..most).step_by(at_once) {
-            push_all(&faulty, &active, (first..first + at_once).map(|n| line(n.to_string())).collect()).await;
-            held_most = held_most.max(active.notes().lines.len());
-        }
-        assert!(held_most < LINES_FULL, "held {held_most}");
-        let rest = active.notes().lines.len();
-        let from = (most - rest - 10_000) as u64;
-        let page = store.read_logs(LogRequest { job: active.lease.job, from, limit: 10_000 }).await.unwrap();
-        assert_eq!(page.next, (most - rest) as u64);
-        assert!((from..).zip(&page.lines).all(|(n, (_, line))| line.text == n.to_string()));
-        for _ in 0..200 {
-            push_all(&faulty, &active, vec![line("x".repeat(LOG_LINE_BYTES_MAX))]).await;
-            let bytes: usize = active.notes().lines.iter().map(|line| line.text.len()).sum();
-            assert!(bytes < LINE_BYTES_FULL, "held {bytes} bytes");
-        }
-    }
-
-    #[test]
-    fn one_call_has_no_more_lines_than_a_store_takes() {
-        assert_eq!(fitting([4_000, 4_000, 2_000, 1].into_iter()), 3);
-        assert_eq!(fitting([BATCH_MAX + 1, 1].into_iter()), 1);
-        assert_eq!(fitting([1, BATCH_MAX].into_iter()), 1);
-    }
 
     #[test]
     fn text_is_cut_where_its_lines_end_and_where_they_are_too_long() {

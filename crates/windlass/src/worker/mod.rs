@@ -18,6 +18,8 @@ mod keeper_at;
 mod layering;
 mod lease_clock;
 mod lines;
+#[cfg(test)]
+mod logging;
 mod pool;
 mod pump;
 mod run;
@@ -47,9 +49,9 @@ pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;
 pub(crate) use lease_clock::{BootClock, LeaseClock};
-pub(crate) use lines::lines_of;
 #[cfg(all(unix, feature = "commands"))]
 pub(crate) use lines::push_all;
+pub(crate) use lines::{LogCalls, lines_of};
 pub(crate) use pool::Pool;
 pub use run::Worker;
 pub use stop::Stopper;

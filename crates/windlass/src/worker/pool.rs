@@ -15,6 +15,11 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
+std::thread_local! {
+    /// True on threads of a pool.
+    static OWNED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// The threads. Dropped, it lets the idle ones go; the others end with what they do.
 pub(crate) struct Pool(Arc<Inner>);
 
@@ -44,6 +49,11 @@ impl Pool {
     #[cfg(feature = "testing")]
     pub(crate) fn in_place(runtime: tokio::runtime::Handle) -> Self {
         Self::new(0, runtime)
+    }
+
+    /// True on a thread of a pool: one that may be blocked.
+    pub(crate) fn owns_this_thread() -> bool {
+        OWNED.get()
     }
 
     /// Runs `work` on a thread of the pool. Its panic becomes a panic here.
@@ -100,6 +110,7 @@ impl Inner {
     }
 
     fn work_off(&self) {
+        OWNED.set(true);
         let _entered = self.runtime.enter();
         while let Some(work) = self.next() {
             work();

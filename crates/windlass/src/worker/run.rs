@@ -92,6 +92,7 @@ impl Worker {
             clock,
             lease_clock,
             attempts: Attempts::new(),
+            log_calls: super::LogCalls::default(),
             pool: self.keeper_at.pool(config.slots, runtime.clone()),
         });
         let shared = Arc::new(Shared {

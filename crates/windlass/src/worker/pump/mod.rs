@@ -60,9 +60,8 @@ pub(super) struct Pump {
     request_id: u64,
     /// A claim whose answer is not known yet; it has to be repeated as it was.
     claim: Option<ClaimRequest>,
-    /// Its answer was lost: it may have been applied.
-    claim_lost: bool,
-    /// When it was first sent, once an answer to it was lost: its leases may run since then.
+    /// When it was first sent, once an answer to it was lost: it may have been applied, whatever became of it since, and its
+    /// leases may run since then.
     lost_sent_at: Option<Duration>,
     turns: Turns,
     seen: Seen,
@@ -121,7 +120,6 @@ impl Pump {
             singly: 0,
             request_id,
             claim: None,
-            claim_lost: false,
             lost_sent_at: None,
             turns,
             seen: Seen::default(),
@@ -289,7 +287,7 @@ impl Pump {
         }
         if let Some(claim) = self.claim.take()
             // Once it leaves, only a claim that may have been applied is repeated: to give back what it brought.
-            && (self.haste == Haste::No || self.claim_lost)
+            && (self.haste == Haste::No || self.lost_sent_at.is_some())
         {
             return Some(claim);
         }
@@ -371,7 +369,6 @@ impl Pump {
         // Nothing may overtake what is to be repeated.
         let later = std::mem::replace(&mut self.outcomes, again);
         self.outcomes.extend(later);
-        self.claim_lost = error.is_outcome_unknown();
         if !error.is_retryable() && self.claim.take().is_some() {
             // It would be refused again. Perhaps for its number: a clock may have been set back since this id was last used.
             self.request_id = self.request_id.saturating_add(1 << 52);
