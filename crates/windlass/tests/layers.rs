@@ -135,7 +135,7 @@ async fn a_timeout_counts_as_one_and_a_jobs_own_goes_before_it() {
 /// A thread cannot be ended from outside, so its handler is told.
 #[tokio::test]
 async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
-    type Told = std::sync::mpsc::SyncSender<u32>;
+    type Told = tokio::sync::mpsc::UnboundedSender<u32>;
     #[expect(clippy::needless_pass_by_value, reason = "handlers are given what they ask for")]
     fn until_told(_job: One, ctx: Ctx, told: State<Told>) -> Result<u32, JobError> {
         // Both ways of noticing it.
@@ -145,7 +145,7 @@ async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
         Ok(1)
     }
     let store = windlass::open("memory://").unwrap();
-    let (told, tells) = std::sync::mpsc::sync_channel::<u32>(1);
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
     let timeout = Timeout::new(Duration::from_millis(1));
     let worker = Worker::builder(Arc::clone(&store)).without_runs().state(told).handle_blocking(until_told);
     let worker = worker.handler_layer(Noting("outer", Notes::default())).handler_layer(timeout).build().unwrap();
@@ -154,8 +154,7 @@ async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
         let ticket = client.enqueue(One).await.unwrap();
         let ended = ticket.wait(HANG_GUARD).await.unwrap();
         assert!(matches!(ended, Waited::Failed(Some(failure)) if failure.class == FailureClass::Timeout));
-        let told = tokio::task::spawn_blocking(move || tells.recv_timeout(HANG_GUARD));
-        assert_eq!(told.await.unwrap(), Ok(1));
+        assert_eq!(tokio::time::timeout(HANG_GUARD, tells.recv()).await.unwrap(), Some(1));
         stopper.drain();
     };
     tokio::join!(worker.run_until_stopped(), test).0.unwrap();

@@ -3,14 +3,17 @@
 #![cfg(feature = "metrics")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+#[path = "support/late_claims.rs"]
+mod late_claims;
 #[path = "support/recorded.rs"]
 mod recorded;
 
+use late_claims::{AnswersLate, LeasesTwice, SHORT_LEASE};
 use recorded::{Recorded, record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use windlass::core::id::Ids;
 use windlass::core::job::{Due, Failure, FailureClass, JobSpec, NewJob, Retry};
@@ -21,8 +24,8 @@ use windlass::core::random::StrongRandom;
 use windlass::core::retry::RetryPolicy;
 use windlass::core::schedule::{Rule, Schedule, tick};
 use windlass::core::store::{
-    Beat, Change, ChangeOp, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind,
-    RenewRequest, Renewal, Renewed, ReportRequest, Store, Sweep, SweepKind, Wrap, Wrapped,
+    Beat, Change, ChangeOp, ClaimRequest, ClaimedJob, EnqueueRequest, Kinds, Outcome, OutcomeKind, RenewRequest,
+    Renewal, ReportRequest, Store, Sweep, SweepKind, Wrapped,
 };
 use windlass::core::time::{HANG_GUARD, Timestamp, VirtualClock};
 use windlass::observe::names::{self, MetricType};
@@ -414,39 +417,10 @@ fn attempts_are_timed_by_how_they_ended() {
     seen.counter("windlass_jobs_succeeded_total{kind=task,queue=default}", 1);
 }
 
-const SHORT_LEASE: Duration = Duration::from_millis(200);
-
-/// A store that answers the first claim with jobs when their leases have ended, and that renews no lease: a renewal that came
-/// before the handler would make the lease valid again.
-struct AnswersLate {
-    inner: Arc<dyn Store>,
-    late: AtomicBool,
-}
-
-#[async_trait::async_trait]
-impl Wrap for AnswersLate {
-    fn inner(&self) -> &dyn Store {
-        self.inner.as_ref()
-    }
-
-    async fn claim(&self, request: ClaimRequest) -> windlass::Result<Claimed> {
-        let claimed = self.inner.claim(request).await?;
-        if !claimed.jobs.is_empty() && self.late.swap(false, Ordering::SeqCst) {
-            // sleeps because: workers measure leases by the machine's clock
-            tokio::time::sleep(SHORT_LEASE).await;
-        }
-        Ok(claimed)
-    }
-
-    async fn renew(&self, _: RenewRequest) -> windlass::Result<Vec<windlass::Result<Renewed>>> {
-        Err(Error::Unavailable { reason: "no renewals".to_owned() })
-    }
-}
-
 async fn a_dropped_job() {
     let store = windlass::open("memory://").unwrap();
     let client = Client::new(Arc::clone(&store));
-    let store = Arc::new(Wrapped(AnswersLate { inner: store, late: AtomicBool::new(true) }));
+    let store = Arc::new(Wrapped(AnswersLate::new(store)));
     let ticket = client.enqueue(Task { n: 9 }).await.unwrap();
     let worker = Worker::builder(store).lease(SHORT_LEASE).handle(task).build().unwrap();
     let stopper = worker.stopper();
@@ -458,40 +432,12 @@ async fn a_dropped_job() {
     done.unwrap();
 }
 
-/// A store whose first answer with jobs holds each of them twice: with a lease that has ended, and with a new one. A worker
-/// sees the same when a lease ends, and the worker claims the job again before it has started it.
-struct LeasesTwice {
-    inner: Arc<dyn Store>,
-    first: AtomicBool,
-}
-
-#[async_trait::async_trait]
-impl Wrap for LeasesTwice {
-    fn inner(&self) -> &dyn Store {
-        self.inner.as_ref()
-    }
-
-    async fn claim(&self, request: ClaimRequest) -> windlass::Result<Claimed> {
-        if !self.first.swap(false, Ordering::SeqCst) {
-            return self.inner.claim(request).await;
-        }
-        let other = WorkerId::new("other").unwrap();
-        let ended = self.inner.claim(ClaimRequest { worker: other.clone(), ..request.clone() }).await?;
-        let release = |job: &ClaimedJob| Outcome { lease: job.lease, kind: OutcomeKind::Release { started: false } };
-        let outcomes = ended.jobs.iter().map(release).collect();
-        self.inner.report(ReportRequest { worker: other, outcomes }).await?;
-        let mut claimed = self.inner.claim(request).await?;
-        claimed.jobs.splice(0..0, ended.jobs);
-        Ok(claimed)
-    }
-}
-
 #[test]
 fn a_job_whose_lease_was_lost_before_its_handler_started_counts_as_dropped() {
     let seen = recorded::record_in_real_time(async {
         let store = windlass::open("memory://").unwrap();
         let ticket = Client::new(Arc::clone(&store)).enqueue(Task { n: 9 }).await.unwrap();
-        let store = Arc::new(Wrapped(LeasesTwice { inner: store, first: AtomicBool::new(true) }));
+        let store = Arc::new(Wrapped(LeasesTwice::new(store)));
         let worker = Worker::builder(store).handle(task).build().unwrap();
         let stopper = worker.stopper();
         let work = async {

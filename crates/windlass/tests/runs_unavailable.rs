@@ -98,6 +98,7 @@ async fn an_engine_that_cannot_wait_for_wake_ups_does_not_claim_without_a_pause(
     let begin = claims();
     tokio::select! {
         () = engine.run(std::future::pending()) => {}
+        // sleeps because: twenty seconds of the virtual clock are to pass.
         () = tokio::time::sleep(Duration::from_secs(20)) => {}
     }
     // 50, 100, 200, … ms, and then every two seconds.

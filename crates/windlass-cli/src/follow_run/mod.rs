@@ -17,7 +17,7 @@ use std::time::Duration;
 use waiting::Waiting;
 use windlass::core::graph::{End, Event, Outcome};
 use windlass::core::id::JobId;
-use windlass::core::job::State;
+use windlass::core::job::{Job, State};
 use windlass::core::store::{
     FeedCursor, FeedRequest, LogLine, LogPage, LogRequest, LogStream, RunState, Store, WaitFor,
 };
@@ -52,6 +52,18 @@ struct Tail {
     /// The next line.
     next: u64,
     retries: Retries,
+}
+
+impl Tail {
+    /// Adds the attempts of its job that failed and were tried again. The last failure of a job that has failed is shown
+    /// by the line about its end.
+    fn take_failures(&mut self, job: &Job) {
+        let retried = match job.failures.split_last() {
+            Some((_, before)) if job.state == State::Failed => before,
+            _ => &job.failures[..],
+        };
+        self.retries.learn(retried, job.due_at.filter(|_| job.state == State::Scheduled));
+    }
 }
 
 impl<'a> Follower<'a> {
@@ -222,9 +234,9 @@ impl<'a> Follower<'a> {
         let some: Vec<JobId> = self.tails.keys().copied().take(FOLLOWED).collect();
         if changed && !some.is_empty() {
             let jobs = self.ask(async || self.store.get(some.clone()).await).await?;
-            for job in jobs.into_iter().flatten().filter(|job| !job.state.is_terminal()) {
+            for job in jobs.into_iter().flatten() {
                 if let Some(tail) = self.tails.get_mut(&job.id) {
-                    tail.retries.learn(&job.failures, job.due_at.filter(|_| job.state == State::Scheduled));
+                    tail.take_failures(&job);
                 }
             }
         }
@@ -241,11 +253,11 @@ impl<'a> Follower<'a> {
         if !self.quiet {
             let ended = self.ask(async || self.store.get(vec![job]).await).await?.pop().flatten();
             if let (Some(mut ended), Some(tail)) = (ended, self.tails.get_mut(&job)) {
-                if end.outcome == Outcome::Failed {
-                    // The word of its end tells of this one.
+                if end.outcome == Outcome::Failed && ended.state != State::Failed {
+                    // The line about the end of the instance shows this one.
                     ended.failures.pop();
                 }
-                tail.retries.learn(&ended.failures, None);
+                tail.take_failures(&ended);
             }
             self.read_on(job).await?;
         }
@@ -267,6 +279,10 @@ impl<'a> Follower<'a> {
                 .await?;
             if page.lines.is_empty() {
                 break;
+            }
+            // Asked for after the lines: whatever went wrong before one of them is known then.
+            if let Some(job) = self.ask(async || self.store.get(vec![job]).await).await?.pop().flatten() {
+                tail.take_failures(&job);
             }
             self.waiting.is_over();
             if page.first > tail.next {
