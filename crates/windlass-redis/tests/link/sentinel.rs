@@ -4,6 +4,7 @@ use crate::server::{Server, wait_until};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use windlass_core::Error;
+use windlass_core::time::HANG_GUARD;
 use windlass_redis::link::{Call, Event, Link, Script, Value};
 use windlass_redis::options::Options;
 
@@ -141,6 +142,23 @@ async fn an_outdated_sentinel_does_not_keep_the_store_from_its_primary() {
         }
     }
     assert_eq!(primary.cli(&["GET", "{windlass}:n"]), "20", "all calls went to the primary");
+}
+
+/// Right after a promotion the old primary still accepts writes, and will lose them. A process that starts then has heard no
+/// announcement: its first connection waits for the answers of all Sentinels.
+#[tokio::test]
+async fn the_first_connection_waits_for_a_sentinel_that_answers_late() {
+    let (old, new) = (Server::start(&[]), Server::start(&[]));
+    let (outdated, current) = (Server::start_sentinel(old.port), Server::start_sentinel_at(new.port, 1));
+    current.signal("-STOP");
+    let sentinels = format!("127.0.0.1:{},127.0.0.1:{}", outdated.port, current.port);
+    let link = link(&format!("redis+sentinel://{sentinels}/main?connect_timeout_ms={}", HANG_GUARD.as_millis()));
+    let call = tokio::spawn(async move { incr(&link).await });
+    // sleeps because: the other Sentinels are waited for; later connections wait for a quarter of a second.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    current.signal("-CONT");
+    assert_eq!(call.await.unwrap(), Ok(Value::Int(1)));
+    assert_eq!((new.cli(&["GET", "{windlass}:n"]), old.cli(&["GET", "{windlass}:n"])), ("1".into(), String::new()));
 }
 
 /// `FAILOVER TO` changes the roles without the Sentinels, which name the old primary for a while.

@@ -37,12 +37,18 @@ impl Server {
 
     /// A Sentinel that watches over a primary by the name of `main`.
     pub(crate) fn start_sentinel(primary: u16) -> Self {
+        Self::start_sentinel_at(primary, 0)
+    }
+
+    /// The same, with the epoch of its configuration.
+    pub(crate) fn start_sentinel_at(primary: u16, epoch: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = free_port();
         let file = dir.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 1\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n",
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n\
+             sentinel config-epoch main {epoch}\n",
             dir.path().display()
         );
         std::fs::write(&file, text).unwrap();

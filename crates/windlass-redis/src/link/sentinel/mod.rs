@@ -25,10 +25,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use view::{Effect, View};
 use windlass_core::{Error, Result};
 
-/// How long the other Sentinels are waited for once one has answered: one of them may have a newer configuration.
+/// How long the other Sentinels are waited for once one has answered: one of them may have a newer configuration. The first
+/// connections of a link wait longer ([`Sentinels::answers`]).
 const GRACE: Duration = Duration::from_millis(250);
 /// How many nodes are tried one after the other, each named as the primary by the one before it.
 const HOPS_MAX: usize = 3;
@@ -49,6 +51,8 @@ pub(super) struct Sentinels {
 #[derive(Default)]
 struct State {
     view: View,
+    /// Until when the first connections of the link wait for the answers of all Sentinels.
+    first_answers_end: Option<Instant>,
     connections: Vec<Connection>,
 }
 
@@ -199,9 +203,16 @@ impl Sentinels {
         question
     }
 
-    /// Waits for answers: for the first as long as it takes, for the others a moment longer.
+    /// Waits for answers: for the first as long as it takes, for the others [`GRACE`] longer. A new link has heard no
+    /// announcement of a failover that is under way: it waits for a third of the time that a connection may take, in case
+    /// the Sentinel with the newer configuration answers late.
     async fn answers(&self, shared: &Shared, question: u64) -> Result<()> {
         let mut changes = self.changes.subscribe();
+        let first_end = *self
+            .state
+            .lock()
+            .first_answers_end
+            .get_or_insert_with(|| shared.at.now() + shared.options.connect_timeout / 3);
         let mut answers_end = None;
         loop {
             changes.mark_unchanged();
@@ -211,7 +222,7 @@ impl Sentinels {
                 (0, _) => return Ok(()),
                 (_, 0) => drop(changes.changed().await),
                 _ => {
-                    let end = *answers_end.get_or_insert_with(|| shared.at.now() + GRACE);
+                    let end = *answers_end.get_or_insert_with(|| first_end.max(shared.at.now() + GRACE));
                     if tokio::time::timeout_at(end, changes.changed()).await.is_err() {
                         return Ok(());
                     }
