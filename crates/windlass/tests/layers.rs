@@ -145,7 +145,7 @@ async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
         Ok(1)
     }
     let store = windlass::open("memory://").unwrap();
-    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel::<u32>();
     let timeout = Timeout::new(Duration::from_millis(1));
     let worker = Worker::builder(Arc::clone(&store)).without_runs().state(told).handle_blocking(until_told);
     let worker = worker.handler_layer(Noting("outer", Notes::default())).handler_layer(timeout).build().unwrap();
