@@ -132,11 +132,12 @@ impl Lines {
         }
     }
 
-    /// Takes the oldest, at least one if there is any.
-    fn take(&mut self, most: Portion) -> Vec<LogLine> {
+    /// Takes the oldest; one that is too long by itself only if `one_in_any_case`.
+    fn take(&mut self, most: Portion, one_in_any_case: bool) -> Vec<LogLine> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(line) = self.waiting.pop_front() {
-            if !taken.is_empty() && (taken.len() >= most.lines || bytes + line.text.len() > most.bytes) {
+            let must = one_in_any_case && taken.is_empty();
+            if !must && (taken.len() >= most.lines || bytes + line.text.len() > most.bytes) {
                 self.waiting.push_front(line);
                 break;
             }
@@ -257,7 +258,14 @@ impl Active {
 
     /// Takes the oldest lines, at least one if there is any.
     pub(super) fn take_lines(&self, most: Portion) -> Vec<LogLine> {
-        let taken = self.change_lines(|waiting| waiting.take(most));
+        let taken = self.change_lines(|waiting| waiting.take(most, true));
+        self.room.notify_all();
+        taken
+    }
+
+    /// Takes the oldest lines that fit; none when the first one does not.
+    pub(super) fn take_fitting_lines(&self, most: Portion) -> Vec<LogLine> {
+        let taken = self.change_lines(|waiting| waiting.take(most, false));
         self.room.notify_all();
         taken
     }

@@ -94,7 +94,11 @@ fn next_call(actives: &[Arc<Active>]) -> (Vec<Parcel<'_>>, &[Arc<Active>]) {
         }
         if let Some(place) = active.free_log_place() {
             let most = Portion { lines: SHARE.lines.min(room.lines), bytes: SHARE.bytes.min(room.bytes) };
-            let lines = active.take_lines(most);
+            // One line is always sent; the first job has room for it.
+            let lines = if parcels.is_empty() { active.take_lines(most) } else { active.take_fitting_lines(most) };
+            if lines.is_empty() {
+                return (parcels, &actives[at..]);
+            }
             room.lines = room.lines.saturating_sub(lines.len());
             room.bytes = room.bytes.saturating_sub(lines.iter().map(|line| line.text.len()).sum());
             parcels.push(Parcel { active, place, lines });
