@@ -61,6 +61,8 @@ pub(crate) struct Active {
     pub(super) sent_at: Duration,
     pub(super) lease_end: LeaseEnd,
     stop: AtomicU8,
+    /// The worker leaves, whatever else the handler was told.
+    leaving: AtomicBool,
     stopped: Notify,
     /// Its handler has ended and its outcome is known.
     ended: AtomicBool,
@@ -179,6 +181,7 @@ impl Active {
             sent_at,
             lease_end,
             stop: AtomicU8::new(0),
+            leaving: AtomicBool::new(false),
             stopped: Notify::new(),
             ended: AtomicBool::new(false),
             notes: Mutex::default(),
@@ -190,6 +193,9 @@ impl Active {
 
     /// Tells the handler to stop; a graver reason takes the place of a lighter one.
     pub(crate) fn tell(&self, stop: Stop) {
+        if stop == Stop::Leaving && !self.leaving.swap(true, Ordering::SeqCst) {
+            self.stopped.notify_waiters();
+        }
         let before = self.stop.fetch_max(stop as u8, Ordering::SeqCst);
         if before < stop as u8 {
             self.stopped.notify_waiters();
@@ -222,14 +228,24 @@ impl Active {
         }
     }
 
+    /// Returns when the worker leaves, also for a job that was told to stop for a graver reason.
+    pub(crate) async fn worker_leaves(&self) {
+        self.told(|| self.leaving.load(Ordering::SeqCst)).await;
+    }
+
     /// Returns when it is told so for this reason or a graver one.
     pub(crate) async fn stopped_for(&self, least: Stop) {
+        self.told(|| self.stop() >= least).await;
+    }
+
+    /// Returns when it is told something, and `is_enough` is true then.
+    async fn told(&self, is_enough: impl Fn() -> bool) {
         loop {
             let told = self.stopped.notified();
             tokio::pin!(told);
             // From here on no call is missed.
             told.as_mut().enable();
-            if self.stop() >= least {
+            if is_enough() {
                 return;
             }
             told.await;
@@ -282,6 +298,12 @@ impl Active {
         let changed = change(&mut notes.lines);
         self.full.store(notes.lines.is_full(), Ordering::Relaxed);
         changed
+    }
+
+    /// How many lines are to be stored; the one that counts those that were left out is among them.
+    pub(super) fn lines_waiting(&self) -> usize {
+        let lines = &self.notes.lock().lines;
+        lines.waiting.len() + usize::from(lines.left_out > 0)
     }
 
     pub(super) fn has_lines(&self) -> bool {

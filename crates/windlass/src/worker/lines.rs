@@ -9,13 +9,13 @@
 //! and on a thread of its own [`Ctx::log`](crate::Ctx::log) blocks.
 
 use super::Shared;
-use super::active::{Active, Portion, Stop};
+use super::active::{Active, Portion};
 use crate::context::World;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{MutexGuard, Notify};
+use tokio::sync::{MutexGuard, Notify, OwnedMutexGuard};
 use windlass_core::Result;
 use windlass_core::job::Progress;
 use windlass_core::store::{LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, RenewRequest, Renewal};
@@ -29,14 +29,15 @@ const LEAVING: Duration = Duration::from_millis(500);
 pub(super) const CALL: Portion = Portion { lines: 2_048, bytes: 1 << 20 };
 /// The most of one job in a call that is for several jobs.
 const SHARE: Portion = Portion { lines: 512, bytes: 256 << 10 };
-/// How long an append waits for one that is under way. A call that never returns must not hold up the lines of all jobs.
+/// How long an append waits for one that is under way. A call that never returns must not hold up the lines of all jobs: then
+/// the next one overtakes it, and the others wait for that one.
 const TURN_WAIT: Duration = Duration::from_secs(1);
 
 /// What the tasks of a worker share that pass on lines.
 #[derive(Debug, Default)]
 pub(crate) struct LogCalls {
-    /// Held by the call that is under way.
-    turn: tokio::sync::Mutex<()>,
+    /// Locked by the call that is under way. One that is overtaken keeps its lock, and a new one takes its place here.
+    turn: parking_lot::Mutex<Arc<tokio::sync::Mutex<()>>>,
     /// Notified when lines should be passed on.
     due: Notify,
 }
@@ -45,6 +46,26 @@ impl LogCalls {
     /// Lets the keeper pass on lines as soon as it can.
     pub(crate) fn pass_on_soon(&self) {
         self.due.notify_one();
+    }
+
+    /// Waits until no other call is under way, or until [`TURN_WAIT`] has passed and no other one overtakes.
+    async fn turn(&self) -> OwnedMutexGuard<()> {
+        loop {
+            let current = Arc::clone(&self.turn.lock());
+            let locked = tokio::time::timeout(TURN_WAIT, Arc::clone(&current).lock_owned()).await;
+            let mut turn = self.turn.lock();
+            if !Arc::ptr_eq(&turn, &current) {
+                // Another one has overtaken meanwhile.
+                continue;
+            }
+            if let Ok(locked) = locked {
+                return locked;
+            }
+            *turn = Arc::default();
+            if let Ok(locked) = Arc::clone(&turn).try_lock_owned() {
+                return locked;
+            }
+        }
     }
 }
 
@@ -155,7 +176,8 @@ pub(crate) async fn push_all(world: &World, active: &Active, lines: Vec<LogLine>
 /// the job.
 pub(super) async fn pass_on_last(shared: &Shared, active: &Active) {
     let progress = active.notes().progress.take();
-    if progress.is_some() || active.has_lines() {
+    // The lines of a call that is under way must have arrived, too.
+    if progress.is_some() || active.has_lines() || active.free_log_place().is_none() {
         Box::pin(send_last(shared, active, progress)).await;
     }
 }
@@ -168,22 +190,33 @@ async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>)
                 tracing::warn!(job = %active.lease.job, %error, "its last progress was lost");
             }
         }
-        let mut failures = 0;
-        while failures < LAST_TRIES {
-            let place = active.log_place().await;
-            let lines = active.take_lines(CALL);
-            if lines.is_empty() {
+        // What a task or thread that the handler has left behind logs from now on is not waited for.
+        let (mut left, mut failures) = (None, 0);
+        loop {
+            if failures == LAST_TRIES {
+                tracing::warn!(job = %active.lease.job, "its last log lines were lost");
                 return;
             }
-            if !send(&shared.world, &mut [Parcel { active, place, lines }]).await {
+            let place = active.log_place().await;
+            let left = left.get_or_insert_with(|| active.lines_waiting());
+            if *left == 0 {
+                return;
+            }
+            let lines = active.take_lines(Portion { lines: CALL.lines.min(*left), ..CALL });
+            let taken = lines.len();
+            if taken == 0 {
+                return;
+            }
+            if send(&shared.world, &mut [Parcel { active, place, lines }]).await {
+                *left = left.saturating_sub(taken);
+            } else {
                 failures += 1;
                 tokio::time::sleep(TRY_AGAIN * failures).await;
             }
         }
-        tracing::warn!(job = %active.lease.job, "its last log lines were lost");
     };
     let leaving = async {
-        active.stopped_for(Stop::Leaving).await;
+        active.worker_leaves().await;
         tokio::time::sleep(LEAVING).await;
     };
     tokio::select! {
@@ -253,7 +286,7 @@ async fn append(world: &World, appends: Vec<LogAppend>) -> Vec<Result<u64>> {
     if n == 0 {
         return Vec::new();
     }
-    let _turn = tokio::time::timeout(TURN_WAIT, world.log_calls.turn.lock()).await.ok();
+    let _turn = world.log_calls.turn().await;
     match world.client.store().append_logs(appends).await {
         Ok(answers) => answers,
         Err(error) => vec![Err(error); n],
@@ -278,6 +311,30 @@ pub(crate) fn lines_of(shared_now: windlass_core::time::Timestamp, text: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_wait_for_one_that_hangs_overtake_it_one_at_a_time() {
+        let (calls, begun) = (LogCalls::default(), std::sync::atomic::AtomicU32::new(0));
+        let hang = async || {
+            let _turn = calls.turn().await;
+            begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        };
+        let all = futures::future::join_all((0..10).map(|_| hang()));
+        // sleeps because: the turns are given out as the virtual clock moves.
+        let _ = tokio::time::timeout(TURN_WAIT * 7 / 2, all).await;
+        assert_eq!(begun.load(std::sync::atomic::Ordering::SeqCst), 4, "one at once, and one after each wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_the_end_of_the_one_before_it() {
+        let calls = LogCalls::default();
+        let first = calls.turn().await;
+        let mut second = pin!(calls.turn());
+        assert!(futures::poll!(&mut second).is_pending());
+        drop(first);
+        second.await;
+    }
     use windlass_core::time::Timestamp;
 
     #[test]

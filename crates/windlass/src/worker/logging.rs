@@ -7,7 +7,7 @@ use crate::context::{Ctx, State, World};
 use crate::error::JobError;
 use crate::job::Job;
 use crate::observe::Attempts;
-use crate::{Client, Item, Waited};
+use crate::{Client, Item, Options, Waited};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -425,4 +425,47 @@ async fn a_line_stands_for_those_that_were_left_out() {
     let texts: Vec<Bytes> = active.take_lines(all).into_iter().map(|line| line.text).collect();
     assert!(texts[0].starts_with(b"(5 lines were left out"), "{texts:?}");
     assert_eq!(texts[1..], ["later"]);
+}
+
+/// A store whose appends take a while.
+struct SlowAppends(MemoryStore, Duration);
+
+/// A client and a worker of such a store.
+fn slow_appends(time: Duration) -> (Client, WorkerBuilder) {
+    let store: Arc<dyn Store> = Arc::new(Wrapped(SlowAppends(MemoryStore::new(), time)));
+    (Client::new(Arc::clone(&store)), Worker::builder(store).without_runs())
+}
+
+#[async_trait]
+impl Wrap for SlowAppends {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn append_logs(&self, appends: Vec<LogAppend>) -> Result<Vec<Result<u64>>> {
+        // sleeps because: the store is slow
+        tokio::time::sleep(self.1).await;
+        self.0.append_logs(appends).await
+    }
+}
+
+#[tokio::test]
+async fn the_last_lines_of_a_handler_that_panicked_are_stored_by_a_slow_store() {
+    async fn panics(_: Talk, ctx: Ctx) {
+        ctx.log("the last words");
+        panic!("no more");
+    }
+    // A worker that leaves waits for half a second.
+    let (client, worker) = slow_appends(Duration::from_millis(600));
+    let ticket = client.enqueue_with(Talk { lines: 0, bytes: 0 }, Options::new().attempts(1)).await.unwrap();
+    let worker = worker.handle(panics).build().unwrap();
+    let (stopper, job) = (worker.stopper(), ticket.id());
+    let test = async {
+        let ended = ticket.wait(HANG_GUARD).await.unwrap();
+        assert!(matches!(&ended, Waited::Failed(Some(failure)) if failure.message == "no more"), "{ended:?}");
+        stopper.drain();
+    };
+    tokio::join!(worker.run_until_stopped(), test).0.unwrap();
+    let page = client.store().read_logs(LogRequest { job, from: 0, limit: 10 }).await.unwrap();
+    assert_eq!(page.lines.len(), 1);
 }
