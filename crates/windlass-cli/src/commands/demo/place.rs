@@ -31,7 +31,8 @@ impl Place {
         let dir = tempfile::Builder::new().prefix("windlass-demo-").tempdir()?;
         let url = match named {
             Some(url) => url.to_owned(),
-            None => format!("sqlite://{}", dir.path().join("jobs.db").display()),
+            // A worker that is frozen while it writes holds up all others: longer than the usual 5 s on a busy machine.
+            None => format!("sqlite://{}?busy_ms=60000", dir.path().join("jobs.db").display()),
         };
         Ok(Self { url, dir, temporary: named.is_none() })
     }
