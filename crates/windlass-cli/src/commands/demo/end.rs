@@ -11,7 +11,6 @@ use super::run::{Next, Stage, forever, open_queues};
 use super::summary::Summary;
 use crate::commands::doctor::promise;
 use crate::failure::Failure;
-use crate::secrets::masked;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::core::name::WorkerId;
@@ -133,7 +132,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
         freezes: stage.fleet.freezes,
         seconds: f64::from(u32::try_from(tenths).unwrap_or(u32::MAX)) / 10.0,
         seed: stage.board.seed,
-        store: masked(&place.url),
+        store: place.shown_url(),
         durability,
         excuse: Some(meaning).filter(|_| !promised),
         ..Summary::of(findings)

@@ -8,6 +8,10 @@ use crate::secrets::masked;
 use std::path::Path;
 use tempfile::TempDir;
 
+/// An option of the temporary store. A worker that is frozen while it writes holds up all others: on a busy machine for
+/// longer than the usual 5 s.
+const PATIENT: &str = "?busy_ms=60000";
+
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) url: String,
@@ -31,8 +35,7 @@ impl Place {
         let dir = tempfile::Builder::new().prefix("windlass-demo-").tempdir()?;
         let url = match named {
             Some(url) => url.to_owned(),
-            // A worker that is frozen while it writes holds up all others: longer than the usual 5 s on a busy machine.
-            None => format!("sqlite://{}?busy_ms=60000", dir.path().join("jobs.db").display()),
+            None => format!("sqlite://{}{PATIENT}", dir.path().join("jobs.db").display()),
         };
         Ok(Self { url, dir, temporary: named.is_none() })
     }
@@ -43,7 +46,12 @@ impl Place {
 
     /// For the user: where it is.
     pub(super) fn words(&self) -> String {
-        if self.temporary { format!("{} (temporary)", self.url) } else { masked(&self.url) }
+        if self.temporary { format!("{} (temporary)", self.shown_url()) } else { self.shown_url() }
+    }
+
+    /// The URL without passwords, and without what only the demo needs.
+    pub(super) fn shown_url(&self) -> String {
+        masked(self.url.strip_suffix(PATIENT).filter(|_| self.temporary).unwrap_or(&self.url))
     }
 
     /// Removes what is temporary, or says where it is.
@@ -52,7 +60,7 @@ impl Place {
             return None;
         }
         self.dir.disable_cleanup(true);
-        let (dir, url) = (self.dir.path().display(), masked(&self.url));
+        let (dir, url) = (self.dir.path().display(), self.shown_url());
         Some(format!("kept in {dir}; look at it with: windlass jobs list --store {url}"))
     }
 }
