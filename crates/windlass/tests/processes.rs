@@ -202,18 +202,24 @@ async fn slow_a_second_signal_gives_back_what_was_started_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_a_process_whose_handler_blocks_for_good_ends_and_gives_its_job_back() {
-    let set = setting();
-    let mut worker = Process::start(&set.url).await;
-    let ticket = set.client.enqueue(Task { n: 2 }).await.unwrap();
-    worker.until("started 2").await;
-    worker.signal("TERM").await;
-    // Two signals that come at once are heard as one, so a single second one may not be heard as such.
-    while worker.child.try_wait().unwrap().is_none() {
+    // With a single thread, no other is left to hear the signals.
+    for threads in [3, 1] {
+        let set = setting();
+        let mut worker = Process::start_with(&set.url, USUAL_MS, threads).await;
+        let ticket = set.client.enqueue(Task { n: 2 }).await.unwrap();
+        worker.until("started 2").await;
         worker.signal("TERM").await;
-        tokio::task::yield_now().await;
+        // Two signals that come at once are heard as one, so a single second one may not be heard as such.
+        let ended = async {
+            while worker.child.try_wait().unwrap().is_none() {
+                worker.signal("TERM").await;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, ended).await.expect("it ends");
+        assert_eq!(worker.exit_code().await, Some(1));
+        assert_eq!(stored(set.client.store(), ticket.id()).await.state, JobState::Ready);
     }
-    assert_eq!(worker.exit_code().await, Some(1));
-    assert_eq!(stored(set.client.store(), ticket.id()).await.state, JobState::Ready);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

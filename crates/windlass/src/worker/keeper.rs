@@ -9,7 +9,6 @@ use super::stop::LAST_WORDS;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use windlass_core::Error;
 use windlass_core::id::JobId;
@@ -37,8 +36,8 @@ impl Keeper {
         Self { shared, renewed_at: HashMap::new(), beat_at: None, told_running: None }
     }
 
-    /// Runs until the worker ends.
-    pub(super) async fn run(mut self, mut end: oneshot::Receiver<()>) {
+    /// Runs until `end` returns.
+    pub(super) async fn run(mut self, end: impl Future<Output = ()>) {
         let third = Duration::from_millis(self.shared.config.lease_ms / 3);
         let shared = Arc::clone(&self.shared);
         let looks = async {
@@ -52,7 +51,7 @@ impl Keeper {
             }
         };
         tokio::select! {
-            _ = &mut end => {}
+            () = end => {}
             () = looks => {}
             () = keep_passing_on(&shared) => {}
         }

@@ -1,11 +1,7 @@
 //! Where the keeper runs: on a thread of its own, or in a test beside the worker.
 
-use super::keeper::Keeper;
 use super::pool::Pool;
-use super::stop::LAST_WORDS;
 use crate::maintenance::Maintenance;
-use tokio::sync::oneshot;
-use windlass_core::{Error, Result};
 #[cfg(feature = "testing")]
 use {
     super::WorkerBuilder,
@@ -59,51 +55,6 @@ pub(crate) struct Bench {
     pub(crate) look: Duration,
     /// Put around every handler.
     pub(crate) around: Box<dyn Fn(One) -> One>,
-}
-
-/// The keeper at work.
-pub(super) struct RunningKeeper {
-    end: oneshot::Sender<()>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl RunningKeeper {
-    pub(super) fn start(keeper: Keeper, at: KeeperAt) -> Result<Self> {
-        let (end, ending) = oneshot::channel();
-        let (done, ended) = oneshot::channel();
-        #[cfg(feature = "testing")]
-        if at == KeeperAt::Here {
-            let run = async move {
-                keeper.run(ending).await;
-                // Whoever ran the worker may be gone.
-                let _ = done.send(());
-            };
-            drop(tokio::runtime::Handle::current().spawn(run));
-            return Ok(Self { end, ended });
-        }
-        debug_assert_eq!(at, KeeperAt::Thread, "a test's keeper has been started");
-        let failed =
-            |error: std::io::Error| Error::Unavailable { reason: format!("no thread could be started: {error}") };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let run = move || {
-            runtime.block_on(keeper.run(ending));
-            // Whoever ran the worker may be gone.
-            let _ = done.send(());
-        };
-        std::thread::Builder::new().name("windlass-keeper".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Self { end, ended })
-    }
-
-    /// Returns when it has ended without being told to: it panicked.
-    pub(super) async fn lost(&mut self) {
-        let _ = (&mut self.ended).await;
-    }
-
-    pub(super) async fn end(self) {
-        // A thread that has ended needs no telling.
-        let _ = self.end.send(());
-        let _ = tokio::time::timeout(2 * LAST_WORDS, self.ended).await;
-    }
 }
 
 #[cfg(feature = "testing")]

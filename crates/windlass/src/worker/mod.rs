@@ -1,8 +1,9 @@
 //! Workers: claim, run, renew, report.
 //!
-//! A worker is a pump (one task: claims ahead, starts jobs, reports), runners that take the jobs, and a keeper on a thread of its
-//! own that renews the leases. So a handler that blocks its thread loses no lease, and one that panics, hangs or is
-//! cancelled concerns nobody else. Handlers that block on purpose have threads of their own. What it trusts: the store's
+//! A worker is a pump (one task: claims ahead, starts jobs, reports), runners that take the jobs, and a thread of its own. There
+//! the keeper renews the leases, signals are heard, and a stop is carried out when the runtime of the handlers cannot. So a
+//! handler that blocks its thread loses no lease and does not delay a stop beyond its deadlines, and one that panics, hangs or
+//! is cancelled concerns nobody else. Handlers that block on purpose have threads of their own. What it trusts: the store's
 //! answers, and its own clock for nothing but waiting.
 
 mod active;
@@ -20,6 +21,7 @@ mod lease_clock;
 mod lines;
 #[cfg(test)]
 mod logging;
+mod own_thread;
 mod pool;
 mod pump;
 mod run;

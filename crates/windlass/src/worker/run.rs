@@ -3,8 +3,10 @@
 use super::advance::RunningEngine;
 use super::builder::WorkerBuilder;
 use super::keeper::Keeper;
-use super::keeper_at::{KeeperAt, RunningKeeper};
+use super::keeper_at::KeeperAt;
+use super::own_thread::{MovablePump, Overseer, OwnThread, exit_if_stuck};
 use super::pump::Pump;
+use super::stop::Haste;
 use super::{Config, Handled, Health, LeaseClock, Shared, Stopper};
 use crate::client::Client;
 use crate::context::World;
@@ -14,7 +16,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use windlass_core::id::Ids;
 use windlass_core::name::Kind;
 use windlass_core::random::Random;
@@ -66,23 +68,18 @@ impl Worker {
     /// This is for programs that end with their worker. When handlers block their threads and do not let go, their jobs
     /// are given back and the process is ended here, with exit code 1: otherwise it would hang for as long as they do.
     pub async fn run(self) -> Result<()> {
-        let (stopper, health) = (self.stopper(), self.health());
-        let signals = signals(stopper)?;
-        let done = tokio::select! {
-            done = self.run_until_stopped() => done,
-            never = signals => never,
-        };
-        match health.stuck() {
-            0 => done,
-            stuck => {
-                tracing::error!(stuck, "handlers still block their threads; the process ends without them");
-                std::process::exit(1)
-            }
-        }
+        let health = self.health();
+        let done = self.run_as(true).await;
+        exit_if_stuck(&health);
+        done
     }
 
     /// Runs until its [`Stopper`] says so. [`Health::stuck`] says how many handlers it had to leave behind.
     pub async fn run_until_stopped(self) -> Result<()> {
+        self.run_as(false).await
+    }
+
+    async fn run_as(self, owns_process: bool) -> Result<()> {
         let Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random } = self.parts;
         let (ended, ends) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Handle::current();
@@ -109,39 +106,58 @@ impl Worker {
             random,
             health: self.health,
         });
-        let mut keeper = RunningKeeper::start(Keeper::new(Arc::clone(&shared)), self.keeper_at)?;
         let maintenance = self.maintenance.then(|| {
             let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
             self.keeper_at.pace(maintenance)
         });
         let engine = self.advances_runs.then(|| RunningEngine::start(Arc::clone(&shared.store), &shared.runtime));
         let engine = engine.transpose()?;
-        let pump = Pump::new(Arc::clone(&shared), ends).run(self.stopper.watch(shared.config.drain));
-        let (pump_ended, ended) = oneshot::channel::<()>();
-        let pump = async {
-            pump.await;
-            drop(pump_ended);
+        let (stopper, drain) = (self.stopper, shared.config.drain);
+        let (note, noted) = watch::channel(Haste::No);
+        let pump = MovablePump::new(Pump::new(Arc::clone(&shared), ends).run(stopper.watch(drain), note), noted);
+        let overseer = Overseer {
+            pump: pump.clone(),
+            stopper: stopper.clone(),
+            stop: stopper.watch(drain),
+            health: shared.health.clone(),
+            owns_process,
         };
-        let maintenance = async {
-            if let Some(maintenance) = maintenance {
-                maintenance.run_until(async { ended.await.unwrap_or_default() }).await;
+        let mut own_thread = OwnThread::start(Keeper::new(shared), overseer, self.keeper_at)?;
+        let mut work = std::pin::pin!(work(pump, maintenance, engine));
+        let is_well = tokio::select! {
+            () = &mut work => own_thread.end().await,
+            has_stopped = own_thread.ended() => {
+                if !has_stopped {
+                    // Leases would run out while their handlers run.
+                    stopper.stop_now();
+                    work.await;
+                }
+                // Otherwise, what is left of the work needs a runtime that is blocked.
+                has_stopped
             }
         };
-        let mut work = std::pin::pin!(futures::future::join(pump, maintenance));
-        tokio::select! {
-            _ = &mut work => {}
-            () = keeper.lost() => {
-                // Leases would run out under its hands, and nobody would know.
-                self.stopper.stop_now();
-                work.await;
-                return Err(Error::Unavailable { reason: "the thread that renews the leases has ended".to_owned() });
-            }
+        if is_well {
+            return Ok(());
         }
-        if let Some(engine) = engine {
-            engine.end().await;
+        Err(Error::Unavailable { reason: "the thread that renews the leases has ended".to_owned() })
+    }
+}
+
+/// What a worker does on the runtime of its handlers; the pump ends first.
+async fn work(pump: MovablePump, maintenance: Option<Maintenance>, engine: Option<RunningEngine>) {
+    let (pump_ended, ended) = oneshot::channel::<()>();
+    let pump = async {
+        pump.run().await;
+        drop(pump_ended);
+    };
+    let maintenance = async {
+        if let Some(maintenance) = maintenance {
+            maintenance.run_until(async { ended.await.unwrap_or_default() }).await;
         }
-        keeper.end().await;
-        Ok(())
+    };
+    futures::future::join(pump, maintenance).await;
+    if let Some(engine) = engine {
+        engine.end().await;
     }
 }
 
@@ -149,27 +165,4 @@ impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("config", &self.parts.config).finish_non_exhaustive()
     }
-}
-
-#[cfg(unix)]
-fn signals(stopper: Stopper) -> Result<impl Future<Output = Result<()>>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: std::io::Error| Error::Unavailable { reason: format!("signals cannot be heard: {error}") };
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    Ok(async move {
-        let mut heard = 0;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => heard += 1,
-                _ = interrupt.recv() => heard += 1,
-            }
-            if heard == 1 {
-                tracing::info!("draining; once more ends it at once");
-                stopper.drain();
-            } else {
-                stopper.stop_now();
-            }
-        }
-    })
 }

@@ -34,6 +34,8 @@ struct Line {
     jobs: VecDeque<Start>,
     /// Runners that take jobs; those whose handler waits are not among them.
     taking: usize,
+    /// Runners that were spawned and have had no thread yet.
+    unbegun: usize,
     /// Jobs taken so far.
     taken: u64,
     /// The same when the pump last looked and jobs waited, and have gone on waiting since.
@@ -55,8 +57,10 @@ impl Runners {
         std::mem::take(&mut self.line.lock().jobs)
     }
 
-    fn take(&self) -> Option<Start> {
+    /// The next job; `None` when there is none, and the runner gives up its seat.
+    fn take(&self, is_first: bool) -> Option<Start> {
         let mut line = self.line.lock();
+        line.unbegun -= usize::from(is_first);
         match line.jobs.pop_front() {
             Some(start) => {
                 line.taken += 1;
@@ -83,6 +87,7 @@ impl Runners {
         let mut line = self.line.lock();
         let wanted = !line.jobs.is_empty();
         line.taking -= usize::from(!wanted);
+        line.unbegun += usize::from(wanted);
         wanted
     }
 }
@@ -94,6 +99,7 @@ pub(super) fn start(shared: &Arc<Shared>, jobs: impl IntoIterator<Item = Start>)
         line.jobs.extend(jobs);
         let runners = line.jobs.len().min(shared.runners.seats.saturating_sub(line.taking));
         line.taking += runners;
+        line.unbegun += runners;
         runners
     };
     for _ in 0..runners {
@@ -101,14 +107,16 @@ pub(super) fn start(shared: &Arc<Shared>, jobs: impl IntoIterator<Item = Start>)
     }
 }
 
-/// Adds a runner when no job was taken since the last look, although some wait.
+/// Adds a runner when no job was taken since the last look, although some wait. While one has no thread, another would have
+/// none, either.
 pub(super) fn look_after(shared: &Arc<Shared>) {
     let stuck = {
         let mut line = shared.runners.line.lock();
         let waiting = !line.jobs.is_empty();
-        let stuck = waiting && line.seen == Some(line.taken);
+        let stuck = waiting && line.unbegun == 0 && line.seen == Some(line.taken);
         line.seen = waiting.then_some(line.taken);
         line.taking += usize::from(stuck);
+        line.unbegun += usize::from(stuck);
         stuck
     };
     if stuck {
@@ -122,7 +130,8 @@ fn spawn(shared: &Arc<Shared>) {
 
 /// Sits on a seat from the start.
 async fn run(shared: Arc<Shared>) {
-    while let Some(start) = shared.runners.take() {
+    let mut is_first = true;
+    while let Some(start) = shared.runners.take(std::mem::take(&mut is_first)) {
         let mut running = std::pin::pin!(begin(Arc::clone(&shared), start));
         if std::future::poll_fn(|cx| std::task::Poll::Ready(running.poll_unpin(cx).is_pending())).await {
             if shared.runners.stand_up() {

@@ -45,7 +45,8 @@ impl Stopper {
         self.ask(Haste::AtOnce);
     }
 
-    fn ask(&self, haste: Haste) {
+    /// Asks for haste, if there is less.
+    pub(super) fn ask(&self, haste: Haste) {
         self.0.send_if_modified(|now| {
             let more = haste > *now;
             *now = haste.max(*now);
@@ -58,7 +59,7 @@ impl Stopper {
     }
 }
 
-/// What the pump looks at.
+/// What was asked for, and what follows of itself when its time is over.
 #[derive(Debug)]
 pub(super) struct StopWatch {
     asked: watch::Receiver<Haste>,

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use waits::{maybe, maybe_sleep, maybe_until, until_work};
 use windlass_core::job::{Retry, State};
@@ -128,13 +129,13 @@ impl Pump {
         }
     }
 
-    /// Runs until `stop` says so, then until the jobs that were started have ended or `stop` says to give them up.
-    pub(super) async fn run(mut self, mut stop: StopWatch) {
+    /// Runs until `stop` says so, then until the jobs that were started have ended or `stop` says to give them up. Each step
+    /// of the stop is noted.
+    pub(super) async fn run(mut self, mut stop: StopWatch, noted: watch::Sender<Haste>) {
         let mut call: Option<Call> = None;
         let mut ended = Vec::with_capacity(256);
         let mut pause: Option<std::pin::Pin<Box<tokio::time::Sleep>>> = None;
-        let mut looks = tokio::time::interval(LOOK_AFTER);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut looks = waits::looks();
         loop {
             if call.is_none()
                 && pause.is_none()
@@ -160,7 +161,12 @@ impl Pump {
                 biased;
                 haste = stop.changed() => match haste {
                     Haste::Gone => return tracing::warn!(unreported = self.outcomes.len(), "left without the store's answer"),
-                    haste => self.hurry(haste),
+                    haste => {
+                        self.hurry(haste);
+                        noted.send_replace(haste);
+                        // Those of before may belong to a runtime whose threads are all blocked.
+                        (pause, looks) = (None, waits::looks());
+                    }
                 },
                 answered = maybe(&mut call), if call.is_some() => {
                     call = None;

@@ -1,12 +1,19 @@
 //! What the pump waits for.
 
-use super::{Answered, Call, POLL_MS_MAX, Seen};
+use super::{Answered, Call, LOOK_AFTER, POLL_MS_MAX, Seen};
 use crate::worker::Shared;
 use crate::worker::health::now;
 use crate::worker::turns::Turns;
 use std::time::Duration;
 use tokio::time::Instant;
 use windlass_core::store::WaitFor;
+
+/// When to look whether jobs stand still.
+pub(super) fn looks() -> tokio::time::Interval {
+    let mut looks = tokio::time::interval(LOOK_AFTER);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    looks
+}
 
 pub(super) async fn maybe(call: &mut Option<Call>) -> Answered {
     match call {
