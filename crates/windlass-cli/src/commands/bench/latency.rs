@@ -107,7 +107,7 @@ async fn round(stand: &Stand, beat: Beat) -> Result<Samples, Failure> {
         client.enqueue(Noop::new(n)).await?;
     }
     warm.wait().await?;
-    send(&client, &late, beat).await?;
+    send(stand, &client, &late, beat).await?;
     late.wait().await?;
     stopper.drain();
     while let Some(stopped) = running.join_next().await {
@@ -118,21 +118,26 @@ async fn round(stand: &Stand, beat: Beat) -> Result<Samples, Failure> {
 }
 
 /// Sends each job at its time, from a thread of its own: it is never kept waiting by the work that it measures.
-async fn send(client: &Client, starts: &Arc<Starts>, beat: Beat) -> Result<(), Failure> {
+async fn send(stand: &Stand, client: &Client, starts: &Arc<Starts>, beat: Beat) -> Result<(), Failure> {
     let (done, sent) = oneshot::channel();
+    let is_over = Arc::clone(&stand.is_over);
     let (client, runtime, starts) = (client.clone(), tokio::runtime::Handle::current(), Arc::clone(starts));
     let run = move || {
         let pace = Pace::start(beat.rate);
         *starts.pace.lock() = Some(pace);
         let mut sending = JoinSet::new();
         for n in 0..beat.count {
-            let (client, job) = (client.clone(), Noop::new(n));
+            let (client, job, is_over) = (client.clone(), Noop::new(n), Arc::clone(&is_over));
             pace.wait(n);
             if done.is_closed() {
-                // Broken off: nothing may come after the queue was cleared.
                 return;
             }
-            sending.spawn_on(async move { client.enqueue(job).await.map(drop) }, &runtime);
+            let enqueue = async move {
+                // Held until the job is enqueued: whoever clears the queue waits for that.
+                let is_over = is_over.read().await;
+                if *is_over { Ok(()) } else { client.enqueue(job).await.map(drop) }
+            };
+            sending.spawn_on(enqueue, &runtime);
         }
         // Whoever asked may have been broken off.
         let _ = done.send(sending);

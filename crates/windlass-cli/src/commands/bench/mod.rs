@@ -125,7 +125,10 @@ impl Scenario {
         let stand = Stand::open(app, self.common(), durable).await?;
         let measured = tokio::select! {
             measured = self.measure(&stand) => measured,
-            _ = tokio::signal::ctrl_c() => Err(Failure::interrupted()),
+            _ = tokio::signal::ctrl_c() => {
+                stand.end().await;
+                Err(Failure::interrupted())
+            }
         };
         let cleared = match self {
             Self::Graph(_) => graph::Graph::clear(&stand).await,

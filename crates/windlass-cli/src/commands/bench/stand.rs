@@ -6,6 +6,8 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use clap::Args;
 use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::RwLock;
 use windlass::Client;
 use windlass::core::name::QueueName;
 use windlass::core::store::{
@@ -61,6 +63,8 @@ pub(super) struct Stand {
     pub(super) ui: Ui,
     pub(super) ground: Ground,
     queue: QueueName,
+    /// True when the measurement was broken off. Read-locked by every enqueue that is not awaited by the measurement.
+    pub(super) is_over: Arc<RwLock<bool>>,
 }
 
 impl Stand {
@@ -70,7 +74,7 @@ impl Stand {
             Some(url) => Ground::open(url).await?,
             None => Ground::temporary(common.dir.as_deref(), durable)?,
         };
-        let stand = Self { ui: app.ui, ground, queue: QueueName::new(QUEUE)? };
+        let stand = Self { ui: app.ui, ground, queue: QueueName::new(QUEUE)?, is_over: Arc::default() };
         if common.force {
             stand.clear().await?;
         } else {
@@ -98,6 +102,11 @@ impl Stand {
     /// A client of the store.
     pub(super) fn client(&self) -> Client {
         Client::new(self.ground.store.clone())
+    }
+
+    /// Waits for enqueues that are under way; those that begin later enqueue nothing.
+    pub(super) async fn end(&self) {
+        *self.is_over.write().await = true;
     }
 
     /// Removes the jobs and the queue.
