@@ -133,7 +133,7 @@ async fn send(stand: &Stand, client: &Client, starts: &Arc<Starts>, beat: Beat) 
                 return;
             }
             let enqueue = async move {
-                // Held until the job is enqueued: whoever clears the queue waits for that.
+                // Held until the job is enqueued: `Stand::end` waits for the lock before the queue is cleared.
                 let is_over = is_over.read().await;
                 if *is_over { Ok(()) } else { client.enqueue(job).await.map(drop) }
             };
