@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong. The first seven concern the store or the whole call, the others one job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[serde(tag = "error", rename_all = "snake_case")]
+#[serde(tag = "code", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Error {
     /// The store cannot be reached or is busy; nothing was applied.
@@ -130,6 +130,27 @@ impl Error {
     /// Stored bytes that cannot be read.
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
+    }
+
+    /// The kind of error in one word, as in its JSON form: a label for metrics and for programs, never its text.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unavailable { .. } => "unavailable",
+            Self::Unknown { .. } => "unknown",
+            Self::Timeout { .. } => "timeout",
+            Self::Full { .. } => "full",
+            Self::Corrupt { .. } => "corrupt",
+            Self::Incompatible { .. } => "incompatible",
+            Self::Invalid { .. } => "invalid",
+            Self::NotFound { .. } => "not_found",
+            Self::LeaseLost => "lease_lost",
+            Self::IllegalTransition { .. } => "illegal_transition",
+            Self::Duplicate { .. } => "duplicate",
+            Self::KeyTaken { .. } => "key_taken",
+            Self::RunTaken { .. } => "run_taken",
+            Self::RunRefused { .. } => "run_refused",
+            Self::Limit { .. } => "limit",
+        }
     }
 
     /// True when the same call may succeed later. After `Unknown` and `Timeout` repeat it with the same ids.

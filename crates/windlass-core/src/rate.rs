@@ -16,7 +16,6 @@ pub const RATE_WINDOW_MS_MAX: u64 = 31 * 24 * 3_600 * 1_000;
 
 /// At most `limit` starts in any `per_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Rate {
     /// How many starts.
     pub limit: u32,

@@ -10,7 +10,7 @@ pub const RETRY_DELAYS_MAX: usize = 100;
 
 /// How long to wait before the next attempt. How many attempts there are is said by the job, not by its policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "policy", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "policy", rename_all = "snake_case")]
 pub enum RetryPolicy {
     /// No second attempt.
     None,

@@ -83,7 +83,9 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
             let text = String::deserialize(deserializer)?;
-            text.parse().map_err(de::Error::custom)
+            // A time outside the calendar, which every store refuses by itself.
+            let outside = text.strip_suffix(" ms").and_then(|ms| ms.parse().ok()).map(Self);
+            outside.map_or_else(|| text.parse(), Ok).map_err(de::Error::custom)
         } else {
             i64::deserialize(deserializer).map(Self)
         }

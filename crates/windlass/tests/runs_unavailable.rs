@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::{LONG, Running, faulty, memory};
 use windlass::core::graph::Graph;
-use windlass::core::store::{RunState, Store};
+use windlass::core::store::{CallStore, RunState, Store};
 use windlass::graph::GraphBuilder;
 use windlass::runs::{Engine, NewGraphRun, Runs};
 use windlass::{Error, Job, Worker};
@@ -38,7 +38,7 @@ fn two_jobs() -> Graph {
 }
 
 /// A store whose first calls of a method fail.
-fn failing(store: &Arc<dyn Store>, failing: Method, fault: Fault) -> Arc<Faulty> {
+fn failing(store: &Arc<dyn Store>, failing: Method, fault: Fault) -> Arc<CallStore<Faulty>> {
     let calls = AtomicU32::new(0);
     faulty(store, move |method| match method == failing && calls.fetch_add(1, Ordering::Relaxed) < FAILURES {
         true => fault.clone(),

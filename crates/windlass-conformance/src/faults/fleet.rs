@@ -13,8 +13,8 @@ use windlass_core::id::JobId;
 use windlass_core::job::{Job, Lease, NewJob, Retry, State};
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, FeedCursor, FeedEvent, FeedRequest, JobQueue, Outcome,
-    OutcomeKind, QueueCounts, RenewRequest, Renewal, ReportRequest, Reported, Sweep, SweepKind,
+    CallStore, ClaimRequest, ClaimedJob, EnqueueRequest, Enqueued, FeedCursor, FeedEvent, FeedRequest, JobQueue,
+    Outcome, OutcomeKind, QueueCounts, RenewRequest, Renewal, ReportRequest, Reported, Sweep, SweepKind,
 };
 use windlass_core::{Error, Result};
 
@@ -56,7 +56,7 @@ struct Ledger {
 }
 
 struct Fleet {
-    store: Arc<Faulty>,
+    store: Arc<CallStore<Faulty>>,
     ledger: Mutex<Ledger>,
     seed: u64,
 }

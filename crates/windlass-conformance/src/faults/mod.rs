@@ -2,13 +2,14 @@
 //!
 //! Every call goes through a seeded [`FaultPlan`], which lets it pass, refuses it before it is applied
 //! (`Unavailable`), applies it and loses the reply (`Unknown`), or holds it back for a while, so that calls overtake one
-//! another. The decorator implements every method of every trait without a default, so a new method does not compile
-//! until it is listed here, and [`Method::ALL`] then makes the random sequences reach it.
+//! another. The decorator is one function over every call of the contract, and [`Method::ALL`] makes the random sequences reach
+//! each method.
 
 mod decorator;
 mod fleet;
 mod plan;
 
-pub use decorator::{Faulty, Method};
+pub use decorator::Faulty;
 pub(crate) use fleet::CASES;
 pub use plan::{Fault, FaultPlan};
+pub use windlass_core::store::Method;

@@ -18,8 +18,8 @@ use windlass_core::job::{Job, Lease};
 use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::{self, Schedule};
 use windlass_core::store::{
-    Change, ChangeMany, ClaimRequest, Claimed, EnqueueRequest, Feed, FeedCursor, FeedEvent, FeedRequest, Fire,
-    GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest,
+    CallStore, Change, ChangeMany, ClaimRequest, Claimed, EnqueueRequest, Feed, FeedCursor, FeedEvent, FeedRequest,
+    Fire, GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest,
     Renewal, ReportRequest, ScheduleStore, Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
 };
 use windlass_core::time::{Clock, HANG_GUARD, Timestamp, VirtualClock};
@@ -29,7 +29,7 @@ pub(crate) const START: Timestamp = Timestamp::from_ms(1_700_000_000_000);
 
 /// One store, and what it has handed out.
 pub(crate) struct Side {
-    pub(crate) store: Arc<Faulty>,
+    pub(crate) store: Arc<CallStore<Faulty>>,
     pub(crate) clock: Arc<VirtualClock>,
     /// Every lease that it granted, in order.
     pub(crate) leases: Vec<Lease>,

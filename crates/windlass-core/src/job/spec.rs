@@ -92,7 +92,6 @@ pub enum DedupMode {
 
 /// How a job is kept from being there twice. A key counts within its queue and group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Dedup {
     /// By what.
     pub by: DedupBy,
@@ -116,7 +115,6 @@ impl Dedup {
 
 /// How long an ended job is kept, in place of the queue's age limit; 0 removes it at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct KeepFor {
     /// After it succeeded or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +126,6 @@ pub struct KeepFor {
 
 /// W3C trace context, carried from enqueue to handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TraceContext {
     /// The `traceparent` header.
     pub parent: String,
@@ -145,20 +142,27 @@ pub struct JobSpec {
     /// What it is; it names the handler.
     pub kind: Kind,
     /// Its input.
+    #[serde(default)]
     pub payload: Payload,
     /// Lower first.
+    #[serde(default)]
     pub priority: i16,
     /// Heads its priority instead of following it.
+    #[serde(default)]
     pub lifo: bool,
     /// How often it may be tried.
+    #[serde(default = "attempts_default")]
     pub attempts: u32,
     /// How often its worker may vanish.
+    #[serde(default = "stalls_default")]
     pub stalls: u32,
     /// How long one attempt may take.
     pub timeout_ms: Option<u64>,
     /// How long to wait between attempts.
+    #[serde(default)]
     pub retry: RetryPolicy,
     /// What a worker must offer.
+    #[serde(default)]
     pub labels: Labels,
     /// The group it belongs to.
     pub group: Option<GroupName>,
@@ -167,14 +171,24 @@ pub struct JobSpec {
     /// How it is kept from being there twice.
     pub dedup: Option<Dedup>,
     /// How long it is kept when it has ended.
+    #[serde(default)]
     pub keep_for: KeepFor,
     /// Anything its creator wants to carry along.
+    #[serde(default)]
     pub metadata: BTreeMap<String, String>,
     /// The trace it belongs to.
     pub trace: Option<TraceContext>,
     /// The run it belongs to. Only the steps of a run make such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+}
+
+const fn attempts_default() -> u32 {
+    3
+}
+
+const fn stalls_default() -> u32 {
+    1
 }
 
 impl JobSpec {
@@ -186,8 +200,8 @@ impl JobSpec {
             payload,
             priority: 0,
             lifo: false,
-            attempts: 3,
-            stalls: 1,
+            attempts: attempts_default(),
+            stalls: stalls_default(),
             timeout_ms: None,
             retry: RetryPolicy::default(),
             labels: Labels::default(),
@@ -280,6 +294,7 @@ pub struct NewJob {
     /// Its id, made by its creator; a custom id takes its place.
     pub id: JobId,
     /// When it may start.
+    #[serde(default)]
     pub due: Due,
     /// What it is.
     pub spec: JobSpec,

@@ -82,7 +82,7 @@ pub enum Overlap {
 
 /// What happens to ticks that were missed because nobody looked: no process was up, or the store was away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum CatchUp {
     /// They are lost. A tick up to [`CATCH_UP_GRACE_MS`] old counts as late, not as missed, and creates its job.
     Skip,

@@ -14,7 +14,7 @@ pub const EVERY_MS_MAX: u64 = 366 * 24 * 3_600 * 1_000;
 
 /// When a schedule ticks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// By the calendar and the clock on the wall.
     ///

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 pub const LIST_MAX: u32 = 1_000;
 
 /// One job to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Which.
     pub id: JobId,
@@ -23,7 +23,8 @@ pub struct Change {
 }
 
 /// How to change a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChangeOp {
     /// End it: at once when it waits, through its handler when it is active. Cancelling twice is fine.
     Cancel,
@@ -99,11 +100,12 @@ impl Filter {
 }
 
 /// A change to all jobs that match, one bounded step of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeMany {
     /// What to do.
     pub op: ChangeManyOp,
     /// Which jobs; the queue is needed.
+    #[serde(default)]
     pub filter: Filter,
     /// How many jobs to look at in this step.
     pub max: u32,
@@ -225,11 +227,13 @@ pub enum ListOrder {
 }
 
 /// A page of jobs, please.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRequest {
     /// Which.
+    #[serde(default)]
     pub filter: Filter,
     /// In which direction.
+    #[serde(default)]
     pub order: ListOrder,
     /// From the last page; only with the same filter and order.
     pub cursor: Option<String>,

@@ -3,6 +3,7 @@
 use super::queue::check_max;
 use super::runs::RunChange;
 use super::settings::Setting;
+use super::wire;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{State, Verb};
@@ -47,10 +48,11 @@ pub trait Feed: Send + Sync + 'static {
 
 /// A place in the feed; 0 is before the first entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FeedCursor(pub u64);
+#[serde(transparent)]
+pub struct FeedCursor(#[serde(with = "wire::large_number")] pub u64);
 
 /// What to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedRequest {
     /// After this entry; `None` asks only where the end is.
     pub after: Option<FeedCursor>,

@@ -1,6 +1,7 @@
 //! Logs of jobs: lines per attempt, numbered by their writer, so that a repeated append is recognised.
 
 use super::queue::{check_batch, check_max};
+use super::wire;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::Lease;
@@ -45,11 +46,12 @@ pub struct LogLine {
     /// Where it came from.
     pub stream: LogStream,
     /// The line.
+    #[serde(with = "wire::text")]
     pub text: Bytes,
 }
 
 /// Lines to append.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogAppend {
     /// Whose.
     pub lease: Lease,
@@ -57,6 +59,7 @@ pub struct LogAppend {
     /// last one ended, and learns that number by appending nothing.
     pub first: u64,
     /// The lines.
+    #[serde(default)]
     pub lines: Vec<LogLine>,
 }
 
@@ -76,11 +79,12 @@ impl LogAppend {
 }
 
 /// Lines to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRequest {
     /// Of this job.
     pub job: JobId,
     /// From this number.
+    #[serde(default)]
     pub from: u64,
     /// From 1 to 10,000.
     pub limit: u32,
@@ -99,6 +103,7 @@ pub struct LogPage {
     /// The number of the first line here; more than was asked for when older ones are gone.
     pub first: u64,
     /// The lines: attempt and line.
+    #[serde(default, with = "wire::attempt_lines")]
     pub lines: Vec<(u32, LogLine)>,
     /// The number that the job's next line will have.
     pub next: u64,

@@ -5,6 +5,7 @@
 //! item, and every change that needs a lease checks its token in the same atomic step.
 
 mod changes;
+mod contract;
 mod feed;
 mod logs;
 mod queue;
@@ -12,8 +13,8 @@ mod runs;
 mod schedules;
 mod settings;
 mod status;
+mod wire;
 mod workers;
-mod wrap;
 
 use crate::error::Result;
 use crate::id::JobId;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use changes::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, Changed, ChangedMany, Filter, JobPage, LIST_MAX, ListOrder, ListRequest,
 };
+pub use contract::{Answer, Call, CallStore, HandleCall, Method, Wrap, Wrapped};
 pub use feed::{
     FEED_EVENTS_DEFAULT, FEED_EVENTS_MAX, FEED_EVENTS_MIN, Feed, FeedCursor, FeedEntry, FeedEvent, FeedPage,
     FeedRequest, Transition, check_feed_events,
@@ -46,7 +48,6 @@ pub use status::{
     QueueStatus, Reason, Sweep, SweepKind, Swept, WORKER_KEPT_MS,
 };
 pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
-pub use wrap::{Wrap, Wrapped};
 
 /// What survives which accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,6 +73,7 @@ pub struct StoreInfo {
     /// What it promises, checked against its live settings.
     pub durability: Durability,
     /// Settings worth showing.
+    #[serde(default, with = "wire::named_values")]
     pub details: Vec<(String, String)>,
 }
 
@@ -85,7 +87,8 @@ impl StoreInfo {
 }
 
 /// Something to wait for. A wait only shortens the time until the next look; nothing depends on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WaitFor {
     /// Work on one of these queues that the claim which gave `mark` had not seen.
     Work {
@@ -103,7 +106,8 @@ pub enum WaitFor {
 }
 
 /// The answer of [`Store::keep_time`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Timekeeping {
     /// The caller keeps time until its `ttl_ms` has passed since the call.
     Keeps,

@@ -3,6 +3,7 @@
 use super::changes::{Change, ChangeMany, Changed, ChangedMany, JobPage, ListRequest};
 use super::settings::Setting;
 use super::status::{Explanation, GroupPage, GroupsRequest, MetricsRequest, MinuteMetrics, QueueStatus, Sweep, Swept};
+use super::wire;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{
@@ -73,11 +74,12 @@ pub trait JobQueue: Send + Sync + 'static {
 }
 
 /// Jobs to enqueue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnqueueRequest {
     /// The jobs, at most [`BATCH_MAX`].
     pub jobs: Vec<NewJob>,
     /// All or none: nothing is enqueued when any of them would be refused if none of them were deduplicated.
+    #[serde(default)]
     pub atomic: bool,
 }
 
@@ -154,7 +156,7 @@ impl Kinds {
 }
 
 /// A worker asks for work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     /// Who asks.
     pub worker: WorkerId,
@@ -165,6 +167,7 @@ pub struct ClaimRequest {
     /// What the worker has handlers for.
     pub kinds: Kinds,
     /// What the worker offers.
+    #[serde(default)]
     pub labels: Labels,
     /// How many at most.
     pub max: u32,
@@ -257,12 +260,14 @@ pub(crate) fn check_lease_ms(lease_ms: u64) -> Result<()> {
 
 /// Tells a wait what its caller has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct WorkMark(pub u64);
+#[serde(transparent)]
+pub struct WorkMark(#[serde(with = "wire::large_number")] pub u64);
 
 /// The answer to a claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claimed {
     /// The jobs, in the order in which they should start.
+    #[serde(default)]
     pub jobs: Vec<ClaimedJob>,
     /// What this claim has seen, for the next wait.
     pub mark: WorkMark,
@@ -274,7 +279,7 @@ pub struct Claimed {
 }
 
 /// A job and the lease on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedJob {
     /// The proof of the claim.
     pub lease: Lease,
@@ -283,6 +288,7 @@ pub struct ClaimedJob {
     /// What the job is.
     pub spec: Arc<JobSpec>,
     /// Leases of it that ran out before.
+    #[serde(default)]
     pub stalls: u32,
     /// When it was enqueued.
     pub created_at: Timestamp,
@@ -291,14 +297,14 @@ pub struct ClaimedJob {
 }
 
 /// A worker speaks for jobs that it still works on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenewRequest {
     /// The leases.
     pub renewals: Vec<Renewal>,
 }
 
 /// One lease to extend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
     /// Which.
     pub lease: Lease,
@@ -328,7 +334,7 @@ pub struct Renewed {
 }
 
 /// A worker reports what became of its jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRequest {
     /// Who reports.
     pub worker: WorkerId,
@@ -337,11 +343,12 @@ pub struct ReportRequest {
 }
 
 /// What became of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The attempt.
     pub lease: Lease,
     /// How it ended.
+    #[serde(rename = "outcome")]
     pub kind: OutcomeKind,
 }
 
@@ -385,13 +392,15 @@ impl Outcome {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OutcomeKind {
     /// Well.
     Complete {
         /// What the handler returned.
         result: Option<Payload>,
         /// Named values for whoever comes after it.
+        #[serde(default)]
         outputs: BTreeMap<String, String>,
     },
     /// Badly.
@@ -452,9 +461,10 @@ pub struct Reported {
 }
 
 /// The answers to both halves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedAndClaimed {
     /// To the report.
+    #[serde(with = "wire::items")]
     pub reported: Vec<Result<Reported>>,
     /// To the claim.
     pub claimed: Claimed,

@@ -7,6 +7,7 @@
 
 use super::changes::check_page;
 use super::queue::{check_batch, check_lease_ms, check_max};
+use super::wire;
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId, Token};
 use crate::job::{Due, NewJob, State};
@@ -89,7 +90,7 @@ impl RunState {
 }
 
 /// A run to create.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewRun {
     /// Its id, made by its creator.
     pub id: RunId,
@@ -98,8 +99,10 @@ pub struct NewRun {
     /// What people call it.
     pub name: String,
     /// What is run. Runs of the same workflow have the same one.
+    #[serde(with = "wire::base64_bytes")]
     pub definition: Bytes,
     /// What this run was given.
+    #[serde(with = "wire::base64_bytes")]
     pub input: Bytes,
     /// How long it is kept when it has ended; [`RUN_KEPT_MS`] when nobody says.
     pub keep_ms: Option<u64>,
@@ -150,16 +153,20 @@ fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
 }
 
 /// What an engine decided about a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStep {
     /// What is added to the history.
+    #[serde(default, with = "wire::base64_list")]
     pub history: Vec<Bytes>,
     /// Jobs of the run to enqueue, all or none. They name the run, and have neither a dedup key nor an id of their own
     /// choosing. A queue's maximum length does not count for them: it holds off new work, and this is work that has begun.
+    #[serde(default)]
     pub jobs: Vec<NewJob>,
     /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
+    #[serde(default)]
     pub cancel: Vec<JobId>,
     /// Messages to other runs; those that are not there or have ended get none.
+    #[serde(default)]
     pub messages: Vec<RunMessage>,
     /// When the run has something to do even if nothing happens to it.
     pub wake: Option<Due>,
@@ -168,6 +175,7 @@ pub struct RunStep {
     /// Why nobody can advance it: it rests until a message opens it again.
     pub stuck: Option<String>,
     /// A short text for listings.
+    #[serde(default)]
     pub summary: String,
 }
 
@@ -224,7 +232,7 @@ pub enum RunCreated {
 }
 
 /// An engine asks for runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunClaim {
     /// Who asks.
     pub engine: WorkerId,
@@ -260,9 +268,10 @@ pub struct RunLease {
 }
 
 /// The answer to a claim of runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunsClaimed {
     /// The runs.
+    #[serde(default)]
     pub runs: Vec<ClaimedRun>,
     /// The store's clock.
     pub now: Timestamp,
@@ -273,7 +282,7 @@ pub struct RunsClaimed {
 }
 
 /// A run and the lease on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedRun {
     /// The proof of the claim.
     pub lease: RunLease,
@@ -284,6 +293,7 @@ pub struct ClaimedRun {
     /// What people call it.
     pub name: String,
     /// Tells definitions apart: an engine that knows it need not read it again.
+    #[serde(with = "wire::hash")]
     pub definition_hash: [u8; 16],
     /// The number of the run in its store. A run that is created again under the same id has another one.
     pub number: u64,
@@ -292,10 +302,12 @@ pub struct ClaimedRun {
     /// Entries of its history.
     pub history_len: u64,
     /// What has happened to it and is not yet handled, oldest first; not always all of it.
+    #[serde(default)]
     pub inbox: Vec<RunItem>,
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
     /// The time has come that it wanted to be woken at.
+    #[serde(default)]
     pub woken: bool,
 }
 
@@ -337,7 +349,7 @@ pub struct JobEnd {
 }
 
 /// A step of a run, to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCommit {
     /// The proof.
     pub lease: RunLease,
@@ -372,15 +384,17 @@ pub struct RunCommitted {
 }
 
 /// Something to say to a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunMessage {
     /// To this run.
     pub run: RunId,
     /// What it says; only engines understand it.
     pub body: String,
     /// Takes the lease away from whoever thinks about the run without knowing this.
+    #[serde(default)]
     pub interrupts: bool,
     /// Opens a run that has ended or is stuck; without it, such a run is not told anything.
+    #[serde(default)]
     pub reopens: bool,
 }
 
@@ -392,17 +406,21 @@ impl RunMessage {
 }
 
 /// What to read of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRead {
     /// The run.
     pub run: RunId,
     /// Its definition, too.
+    #[serde(default)]
     pub definition: bool,
     /// Its input, too.
+    #[serde(default)]
     pub input: bool,
     /// Its history from this entry on.
+    #[serde(default)]
     pub history_from: u64,
     /// At most so many entries of it; 0 for none.
+    #[serde(default)]
     pub history_max: u32,
 }
 
@@ -414,15 +432,18 @@ impl RunRead {
 }
 
 /// A run as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunView {
     /// What a listing shows.
     pub run: Run,
     /// Its definition, if it was asked for.
+    #[serde(default, with = "wire::base64_option")]
     pub definition: Option<Bytes>,
     /// Its input, if it was asked for.
+    #[serde(default, with = "wire::base64_option")]
     pub input: Option<Bytes>,
     /// Entries of its history.
+    #[serde(default, with = "wire::base64_list")]
     pub history: Vec<Bytes>,
 }
 
@@ -460,11 +481,12 @@ pub struct Run {
 }
 
 /// Which runs to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunList {
     /// In this state.
     pub state: Option<RunState>,
     /// By age.
+    #[serde(default)]
     pub order: ListOrder,
     /// Where the page before ended.
     pub cursor: Option<String>,

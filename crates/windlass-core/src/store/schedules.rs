@@ -41,7 +41,7 @@ pub struct DueSchedule {
 }
 
 /// A tick to handle.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fire {
     /// Of this schedule.
     pub name: ScheduleName,
@@ -50,10 +50,12 @@ pub struct Fire {
     /// The revision that the schedule must still have.
     pub revision: u64,
     /// The jobs to create.
+    #[serde(default)]
     pub jobs: Vec<NewJob>,
     /// The next tick; `None` when there is none. Ignored when fired out of turn.
     pub next: Option<Timestamp>,
     /// Create no job if the last one has not ended.
+    #[serde(default)]
     pub skip_if_running: bool,
 }
 

@@ -15,7 +15,7 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// What a queue does with its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct QueueSettings {
     /// Nothing is claimed while set.
     pub paused: bool,
@@ -49,7 +49,7 @@ impl QueueSettings {
 
 /// What holds for one group, or for all groups of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct GroupSettings {
     /// How many of its jobs may be active at once.
     pub cap: Option<u32>,
@@ -96,7 +96,7 @@ fn check_cap(field: &'static str, cap: Option<u32>) -> Result<()> {
 
 /// How long ended jobs of a queue are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Retention {
     /// Jobs that succeeded.
     pub succeeded: RetentionRule,
@@ -108,7 +108,7 @@ pub struct Retention {
 
 /// How long jobs with one outcome are kept: as long as both rules allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct RetentionRule {
     /// For so long.
     pub age_ms: Option<u64>,

@@ -44,7 +44,7 @@ pub struct QueueStatus {
 }
 
 /// A page of groups, please.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupsRequest {
     /// Of this queue.
     pub queue: QueueName,
@@ -86,7 +86,7 @@ pub struct GroupStatus {
 }
 
 /// What happened per minute, please.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricsRequest {
     /// On this queue.
     pub queue: QueueName,
@@ -267,7 +267,7 @@ impl Reason {
 }
 
 /// One bounded step of the work that time brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// Which work.
     pub kind: SweepKind,

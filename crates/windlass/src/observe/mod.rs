@@ -11,7 +11,6 @@ mod meters;
 #[path = "silent.rs"]
 mod meters;
 pub mod names;
-mod op;
 #[cfg(feature = "opentelemetry")]
 mod otel;
 #[cfg(feature = "metrics")]
@@ -20,7 +19,7 @@ mod store;
 mod trace;
 
 use std::sync::Arc;
-use windlass_core::store::Store;
+use windlass_core::store::{CallStore, Store};
 
 pub(crate) use job::{Attempt, Attempts};
 #[cfg(feature = "metrics")]
@@ -39,5 +38,5 @@ pub(crate) use trace::{check as check_trace, in_handler as trace_in_handler};
 /// # let _ = store;
 /// ```
 pub fn observe(name: &'static str, store: Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(Observed::new(name, store))
+    Arc::new(CallStore(Observed::new(name, store)))
 }

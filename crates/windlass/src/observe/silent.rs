@@ -1,10 +1,11 @@
 //! What stands in for the meters where the feature `metrics` is off: there are none, and the compiler knows it.
 
-use super::op::Op;
 use std::sync::Arc;
 use windlass_core::job::{Lease, NewJob};
 use windlass_core::name::{Kind, QueueName, WorkerId};
-use windlass_core::store::{Beat, ClaimedJob, Enqueued, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept};
+use windlass_core::store::{
+    Beat, ClaimedJob, Enqueued, Method, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept,
+};
 use windlass_core::{Error, Result};
 
 #[derive(Debug)]
@@ -46,13 +47,13 @@ macro_rules! never {
 
 impl Live {
     never! {
-        called(op: Op, watch: Stopwatch, error: Option<&Error>);
+        called(op: Method, watch: Stopwatch, error: Option<&Error>);
         asked(jobs: &[NewJob]) -> Asked;
         enqueued(asked: &Asked, answers: &[Result<Enqueued>]);
         fired(asked: &Asked, jobs: u32);
         claimed(jobs: &[ClaimedJob], lease_ms: u64);
         told(outcomes: &[Outcome]) -> Told;
-        reported(op: Op, told: &Told, answers: &[Result<Reported>]);
+        reported(op: Method, told: &Told, answers: &[Result<Reported>]);
         renewed(leases: &[Lease], answers: &[Result<Renewed>]);
         swept(kind: SweepKind, swept: Swept);
         beat(beat: &Beat);
@@ -60,7 +61,7 @@ impl Live {
         kind(queue: &QueueName, kind: &Kind) -> Arc<KindMeters>;
     }
 
-    pub(super) fn refused<'a, T: 'a>(&self, op: Op, answers: impl IntoIterator<Item = &'a Result<T>>) {
+    pub(super) fn refused<'a, T: 'a>(&self, op: Method, answers: impl IntoIterator<Item = &'a Result<T>>) {
         let _ = (op, answers.into_iter());
         match *self {}
     }

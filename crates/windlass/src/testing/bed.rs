@@ -13,7 +13,7 @@ use std::time::Duration;
 use windlass_core::id::Ids;
 use windlass_core::memory::MemoryStore;
 use windlass_core::random::{Random, StrongRandom};
-use windlass_core::store::{JobQueue, Store, Sweep, SweepKind};
+use windlass_core::store::{CallStore, JobQueue, Store, Sweep, SweepKind};
 use windlass_core::time::{Clock, Timestamp};
 
 /// When tests begin, unless they say otherwise: 2026-01-01, midnight UTC.
@@ -32,7 +32,7 @@ const STEP_MAX: u32 = 1_000;
 /// A memory store on a virtual clock, and all that a test wants to ask of it. See the [module](super).
 #[derive(Clone)]
 pub struct TestBed {
-    pub(super) store: Arc<TestStore>,
+    pub(super) store: Arc<CallStore<TestStore>>,
     pub(super) clock: Arc<PausedClock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) client: Client,
@@ -73,7 +73,7 @@ impl TestBed {
         let clock = Arc::new(PausedClock::starting_at(time));
         let random: Arc<dyn Random> = Arc::new(StrongRandom::seeded(seed));
         let inner = MemoryStore::with(Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&random));
-        let store = Arc::new(TestStore::new(inner));
+        let store = Arc::new(CallStore(TestStore::new(inner)));
         let ids = Ids::new(Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&random));
         let client = Client::with(Arc::clone(&store) as Arc<dyn Store>, ids);
         Self { store, clock, random, client, time_max: TIME_MAX, attempts_max: ATTEMPTS_MAX }

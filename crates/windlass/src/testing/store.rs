@@ -1,23 +1,16 @@
 //! The store of a test: the memory store, with a record of what was enqueued, and with faults on request.
 
 use super::faults::{Fate, Injected};
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
-use windlass_core::id::{JobId, RunId};
-use windlass_core::job::{Job, Lease, NewJob};
+use windlass_core::id::JobId;
+use windlass_core::job::{Lease, NewJob};
 use windlass_core::memory::MemoryStore;
-use windlass_core::name::{ScheduleName, WorkerId};
-use windlass_core::schedule::Schedule;
 use windlass_core::store::{
-    Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
-    Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
-    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
-    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
-    Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
+    Answer, Call, ClaimRequest, Claimed, EnqueueRequest, Enqueued, Fire, FireOutcome, HandleCall, JobQueue,
+    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, ScheduleStore, Store, WaitFor,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -55,7 +48,22 @@ impl TestStore {
         self.idle_workers.load(Ordering::SeqCst) > 0 && self.next_at.lock().is_none()
     }
 
-    async fn through<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    /// Makes the call and takes notes of what tests ask for.
+    async fn noted(&self, call: Call) -> Result<Answer> {
+        match call {
+            Call::Enqueue { request } => self.enqueue_noted(request).await.map(Answer::Enqueue),
+            Call::Claim { request } => self.claim_noted(request).await.map(Answer::Claim),
+            Call::Renew { request } => self.renew_held(request).await.map(Answer::Renew),
+            Call::Report { request } => self.report_held(request).await.map(Answer::Report),
+            Call::ReportAndClaim { report, claim } => {
+                self.report_and_claim_held(report, claim).await.map(Answer::ReportAndClaim)
+            }
+            Call::Fire { fire } => self.fire_noted(fire).await.map(Answer::Fire),
+            call => call.send(&self.inner).await,
+        }
+    }
+
+    async fn through(&self, call: impl Future<Output = Result<Answer>> + Send) -> Result<Answer> {
         let answer = match self.faults.fate() {
             Fate::Pass => call.await,
             Fate::Unavailable => Err(Error::Unavailable { reason: "away by plan".to_owned() }),
@@ -173,89 +181,14 @@ impl std::fmt::Debug for TestStore {
     }
 }
 
-/// The methods through which faults come, and where they lead.
-macro_rules! contract {
-    ($($service:ident { $($method:ident($($arg:ident: $input:ty),*) -> $output:ty, $($inner:ident).+;)+ })+) => {
-        $(#[async_trait]
-        impl $service for TestStore {
-            $(async fn $method(&self $(, $arg: $input)*) -> Result<$output> {
-                self.through(self.$($inner).+($($arg),*)).await
-            })+
-        })+
-    };
-}
-
-contract! {
-    JobQueue {
-        enqueue(request: EnqueueRequest) -> Vec<Result<Enqueued>>, enqueue_noted;
-        claim(request: ClaimRequest) -> Claimed, claim_noted;
-        renew(request: RenewRequest) -> Vec<Result<Renewed>>, renew_held;
-        report(request: ReportRequest) -> Vec<Result<Reported>>, report_held;
-        report_and_claim(report: ReportRequest, claim: ClaimRequest) -> ReportedAndClaimed, report_and_claim_held;
-        change(changes: Vec<Change>) -> Vec<Result<Changed>>, inner.change;
-        change_many(request: ChangeMany) -> ChangedMany, inner.change_many;
-        get(ids: Vec<JobId>) -> Vec<Option<Job>>, inner.get;
-        list(request: ListRequest) -> JobPage, inner.list;
-        configure(setting: Setting) -> (), inner.configure;
-        queues() -> Vec<QueueStatus>, inner.queues;
-        groups(request: GroupsRequest) -> GroupPage, inner.groups;
-        metrics(request: MetricsRequest) -> Vec<MinuteMetrics>, inner.metrics;
-        explain(id: JobId) -> Explanation, inner.explain;
-        sweep(sweep: Sweep) -> Swept, inner.sweep;
-    }
-    LogSink {
-        append_logs(appends: Vec<LogAppend>) -> Vec<Result<u64>>, inner.append_logs;
-        read_logs(request: LogRequest) -> LogPage, inner.read_logs;
-    }
-    WorkerRegistry {
-        heartbeat(beat: Beat) -> BeatAnswer, inner.heartbeat;
-        deregister(worker: WorkerId) -> (), inner.deregister;
-        workers() -> Vec<WorkerStatus>, inner.workers;
-    }
-    ScheduleStore {
-        put_schedule(schedule: Schedule) -> (), inner.put_schedule;
-        remove_schedule(name: ScheduleName) -> bool, inner.remove_schedule;
-        schedules() -> Vec<Schedule>, inner.schedules;
-        due_schedules(max: u32) -> Vec<DueSchedule>, inner.due_schedules;
-        fire(fire: Fire) -> FireOutcome, fire_noted;
-    }
-    RunStore {
-        create_runs(runs: Vec<NewRun>) -> Vec<Result<RunCreated>>, inner.create_runs;
-        claim_runs(request: RunClaim) -> RunsClaimed, inner.claim_runs;
-        commit_runs(commits: Vec<RunCommit>) -> Vec<Result<RunCommitted>>, inner.commit_runs;
-        send_to_runs(messages: Vec<RunMessage>) -> Vec<Result<()>>, inner.send_to_runs;
-        read_runs(reads: Vec<RunRead>) -> Vec<Option<RunView>>, inner.read_runs;
-        list_runs(request: RunList) -> RunPage, inner.list_runs;
-        remove_runs(runs: Vec<RunId>) -> Vec<Result<()>>, inner.remove_runs;
-    }
-    Feed {
-        read_feed(request: FeedRequest) -> FeedPage, inner.read_feed;
-        set_feed_events(events: u64) -> (), inner.set_feed_events;
-        feed_events() -> u64, inner.feed_events;
-    }
-}
-
-/// Whatever is wrong with the store, a program can look at its own clock and wait.
-#[async_trait]
-impl Store for TestStore {
-    async fn info(&self) -> Result<StoreInfo> {
-        self.inner.info().await
-    }
-
-    async fn now(&self) -> Result<Timestamp> {
-        self.inner.now().await
-    }
-
-    async fn wait(&self, what: WaitFor) -> Result<()> {
-        self.wait_noted(what).await
-    }
-
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping> {
-        self.inner.keep_time(keeper, ttl_ms).await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+impl HandleCall for TestStore {
+    async fn call(&self, call: Call) -> Result<Answer> {
+        match call {
+            // Whatever is wrong with the store, a program can look at its own clock and wait.
+            Call::Wait { what } => self.wait_noted(what).await.map(Answer::Wait),
+            Call::Info {} | Call::Now {} | Call::KeepTime { .. } | Call::Close {} => call.send(&self.inner).await,
+            call => self.through(self.noted(call)).await,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use windlass::core::id::JobId;
 use windlass::core::job::{Job as StoredJob, State};
 use windlass::core::retry::RetryPolicy;
-use windlass::core::store::Store;
+use windlass::core::store::{CallStore, Store};
 use windlass::{Client, Health, Job, Options, Stopper, WorkerBuilder};
 use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
 
@@ -64,7 +64,10 @@ pub(crate) fn memory() -> (Arc<dyn Store>, Client) {
 }
 
 /// The store as a worker sees it whose calls go as `choose` says.
-pub(crate) fn faulty(store: &Arc<dyn Store>, choose: impl Fn(Method) -> Fault + Send + Sync + 'static) -> Arc<Faulty> {
+pub(crate) fn faulty(
+    store: &Arc<dyn Store>,
+    choose: impl Fn(Method) -> Fault + Send + Sync + 'static,
+) -> Arc<CallStore<Faulty>> {
     Arc::new(Faulty::new(Arc::clone(store), FaultPlan::by(choose)))
 }
 

@@ -9,7 +9,6 @@ mod kind;
 mod watch;
 
 use super::names::{self, MetricType};
-use super::op::{Op, error_name};
 use book::Book;
 use kind::{Ended, Sums, ended};
 pub(super) use kind::{KindMeters, Ran};
@@ -21,7 +20,9 @@ use std::sync::{Arc, OnceLock};
 pub(super) use watch::Stopwatch;
 use windlass_core::job::{FailureClass, Lease, NewJob};
 use windlass_core::name::{Kind, QueueName, WorkerId};
-use windlass_core::store::{Beat, ClaimedJob, Enqueued, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept};
+use windlass_core::store::{
+    Beat, ClaimedJob, Enqueued, Method, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept,
+};
 use windlass_core::{Error, Result};
 
 /// The most pairs of queue and kind that are told apart; all further ones are `other`. A label without a bound would
@@ -70,7 +71,7 @@ fn recorder_address() -> Option<usize> {
 pub(crate) struct Live {
     recorder: usize,
     store: &'static str,
-    calls: [OnceLock<Histogram>; Op::COUNT],
+    calls: [OnceLock<Histogram>; Method::ALL.len()],
     kinds: RwLock<Kinds>,
     book: Mutex<Book<Arc<KindMeters>>>,
     workers: Mutex<HashMap<WorkerId, (u32, u32)>>,
@@ -114,23 +115,23 @@ impl Live {
     }
 
     /// A call has come back.
-    pub(super) fn called(&self, op: Op, watch: Stopwatch, error: Option<&Error>) {
+    pub(super) fn called(&self, op: Method, watch: Stopwatch, error: Option<&Error>) {
         // How long a wait took says nothing about the store.
-        if op != Op::Wait {
+        if op != Method::Wait {
             let make = || histogram!(names::STORE_CALL_SECONDS, "op" => op.name(), "store" => self.store);
             self.calls[op as usize].get_or_init(make).record(watch.elapsed());
         }
         if let Some(error) = error {
-            let error = error_name(error);
+            let error = error.code();
             counter!(names::STORE_ERRORS, "op" => op.name(), "store" => self.store, "error" => error).increment(1);
         }
     }
 
     /// Counts the items that were refused.
-    pub(super) fn refused<'a, T: 'a>(&self, op: Op, answers: impl IntoIterator<Item = &'a Result<T>>) {
+    pub(super) fn refused<'a, T: 'a>(&self, op: Method, answers: impl IntoIterator<Item = &'a Result<T>>) {
         let mut counts: Vec<(&'static str, u64)> = Vec::new();
         for error in answers.into_iter().filter_map(|answer| answer.as_ref().err()) {
-            let name = error_name(error);
+            let name = error.code();
             match counts.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((name, 1)),
@@ -159,7 +160,7 @@ impl Live {
             let new = left.by_ref().take(*count).filter(|answer| is_new(answer)).count();
             kind.enqueued.increment(new as u64);
         }
-        self.refused(Op::Enqueue, answers);
+        self.refused(Method::Enqueue, answers);
     }
 
     /// A tick has created the first `jobs` of those it asked for.
@@ -209,7 +210,7 @@ impl Live {
         outcomes.iter().map(|outcome| (outcome.lease, told(outcome))).collect()
     }
 
-    pub(super) fn reported(&self, op: Op, told: &Told, answers: &[Result<Reported>]) {
+    pub(super) fn reported(&self, op: Method, told: &Told, answers: &[Result<Reported>]) {
         self.refused(op, answers);
         let mut sums = Sums::default();
         {
@@ -234,7 +235,7 @@ impl Live {
     }
 
     pub(super) fn renewed(&self, leases: &[Lease], answers: &[Result<Renewed>]) {
-        self.refused(Op::Renew, answers);
+        self.refused(Method::Renew, answers);
         let mut sums = Sums::default();
         {
             let mut book = self.book.lock();
