@@ -270,7 +270,7 @@ fn a_job_is_shown_with_everything_about_it() {
     let job = scene.run(&["jobs", "show", &id, "--json"]).ok().one();
     assert_eq!((&job["result"], &job["outputs"]["url"]), (&json!({ "sent": true }), &json!("https://x")));
     assert_eq!(
-        (&job["failures"][0]["message"], &job["explanation"]["reason"]["reason"]),
+        (&job["failures"][0]["message"], &job["explanation"]["reason"]),
         (&json!("try again"), &json!("ended"))
     );
 

@@ -145,7 +145,8 @@ pub struct Explanation {
     pub id: JobId,
     /// Its state.
     pub state: State,
-    /// The reason.
+    /// The reason; in JSON its fields stand beside the others.
+    #[serde(flatten)]
     pub reason: Reason,
 }
 

@@ -25,7 +25,8 @@ pub(super) fn from_json_strict<T: DeserializeOwned>(what: &'static str, text: &[
     let value = read.and_then(|value| json.end().map(|()| value));
     let value = value.map_err(|error| Error::invalid(what, error.to_string()))?;
     match unknown {
-        Some(path) => Err(Error::invalid(path, "is not a field that this version has; leave it out")),
+        // Optional values stand in the path as a question mark.
+        Some(path) => Err(Error::invalid(path.replace(".?", ""), "is not a field that this version has; leave it out")),
         None => Ok(value),
     }
 }
