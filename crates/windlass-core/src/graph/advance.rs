@@ -357,7 +357,7 @@ impl<'s> Step<'s> {
 const BEGINNING: usize = 60;
 
 /// The rows that an expression comes to; why not.
-fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
+pub(super) fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
     let no_json = |text: &str, error: serde_json::Error| {
         let begins: String = text.chars().take(BEGINNING).collect();
         let more = if begins.len() < text.len() { "…" } else { "" };
