@@ -40,6 +40,11 @@ impl App {
         self.store.as_deref()
     }
 
+    /// The same without a store, for a command that uses one of its own: no advice names the other one.
+    pub(crate) fn without_store(&self) -> Self {
+        Self { ui: self.ui, store: None, examines: self.examines }
+    }
+
     /// Opens the store that was named. An embedded one is made if it is not there.
     pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         self.open(true)
