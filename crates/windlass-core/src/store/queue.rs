@@ -131,6 +131,17 @@ impl Enqueued {
             Self::Deduplicated { by } => by,
         }
     }
+
+    /// The answer to a call that was repeated because its first answer was lost, for a job whose id was made for this call.
+    /// Nobody else has that id, so a job that is there already was created by the first call. A custom id may have been
+    /// there before, and stays `Existing`.
+    #[must_use]
+    pub fn of_repetition(self, job: &NewJob) -> Self {
+        match self {
+            Self::Existing { id } if job.spec.custom_id.is_none() => Self::Created { id },
+            answer => answer,
+        }
+    }
 }
 
 /// Which kinds a worker has handlers for.
