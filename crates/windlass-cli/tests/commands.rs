@@ -497,6 +497,16 @@ fn schedules_from_add_to_remove() {
 }
 
 #[test]
+fn a_queue_without_room_for_another_kind_says_what_to_do() {
+    let scene = Scene::new();
+    let lines: String = (0..1_024).map(|n| format!("{{\"queue\":\"wide\",\"kind\":\"kind{n}\"}}\n")).collect();
+    scene.run_with(&["enqueue", "--bulk", "-"], lines.as_bytes()).ok();
+    let words = ["with this job the number of kinds", "is 1025, at most 1024", "hint: use another queue"];
+    scene.run(&["enqueue", "wide", "one-more"]).fails(2, &words);
+    scene.run(&["enqueue", "other", "one-more"]).ok();
+}
+
+#[test]
 fn the_length_of_the_feed_is_shown_and_set() {
     let scene = Scene::new();
     // A store that is not there is not made.
@@ -510,9 +520,9 @@ fn the_length_of_the_feed_is_shown_and_set() {
     assert_eq!(scene.run(&["feed", "show", "--json"]).ok().one(), json!({ "events": 6_000, "end": 1 }));
     scene.run(&["doctor"]).shows(&["feed events 6000"]);
     for events in ["0", "999"] {
-        scene.run(&["feed", "set", "--events", events]).fails(2, &["feed_events", "give 1000 to 10000000"]);
+        scene.run(&["feed", "set", "--events", events]).fails(2, &["'--events <N>'", "1000..=10000000"]);
     }
-    scene.run(&["feed", "set", "--events", "10000001"]).fails(2, &["feed_events", "at most 10000000"]);
+    scene.run(&["feed", "set", "--events", "10000001"]).fails(2, &["'--events <N>'", "1000..=10000000"]);
     for events in ["-1", "many", ""] {
         scene.run(&["feed", "set", "--events", events]).fails(2, &["--events"]);
     }
