@@ -86,6 +86,7 @@ fn a_local_run_that_nobody_here_can_do_is_refused() {
 
 /// A process that must end by itself. It is killed when it does not.
 #[track_caller]
+#[expect(clippy::disallowed_methods, reason = "reads what another process writes while the test goes on")]
 fn ends(command: &mut Command) -> Said {
     let child = command.spawn().unwrap();
     let (pid, (done, ended)) = (child.id().to_string(), std::sync::mpsc::channel());

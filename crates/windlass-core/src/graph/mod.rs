@@ -16,6 +16,8 @@ mod template;
 #[cfg(test)]
 mod advance_tests;
 #[cfg(test)]
+mod foresee_tests;
+#[cfg(test)]
 mod properties;
 
 pub use advance::{Happened, advance, descendants, reruns, resume, settle};
