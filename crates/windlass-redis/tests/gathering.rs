@@ -26,18 +26,19 @@ fn many() -> Vec<NewJob> {
 fn slow_an_enqueue_that_cannot_be_sent_in_time_is_refused_and_not_sent_later() {
     let server = Redis::start().unwrap();
     block(async {
-        let url = format!("{}?timeout_ms=300&connect_timeout_ms=1000", server.url());
+        let url = format!("{}?timeout_ms=500&connect_timeout_ms=1000", server.url());
         let store = RedisStore::open_url(&url).unwrap();
         enqueue(&store, vec![job()]).await;
-        server.pause().unwrap();
-        // Four callers are under way at once, each time for longer than the last one may wait in all.
+        // Connections are made, and no script is answered. Four callers are under way at once, for 500 ms at least, so the
+        // turn of the last ones comes after 2,500 ms at the earliest. They wait for 1,500 ms.
+        server.command(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
         let calls: Vec<Vec<NewJob>> = (0..24).map(|_| many()).collect();
         let last = calls[23][0].effective_id();
         let mut answers = join_all(calls.into_iter().map(|jobs| store.enqueue(EnqueueRequest::new(jobs)))).await;
         let refused = answers.pop().unwrap();
         let is_refused = matches!(&refused, Err(Error::Unavailable { reason }) if reason.contains("could not be sent"));
         assert!(is_refused, "{refused:?}");
-        server.resume().unwrap();
+        server.command(&["CLIENT", "UNPAUSE"]).unwrap();
         let mut sent = 0;
         while sent < 4 {
             // The first ones may find connections that were given up.
@@ -86,7 +87,8 @@ fn damage_that_concerns_the_jobs_of_one_caller_refuses_no_others_that_are_sent_w
         });
         let first = enqueue_one(&store, job());
         let wait_for_first = async { is_held.recv().unwrap() };
-        let others = async { tokio::join!(store.enqueue(EnqueueRequest::new(vec![with_key])), enqueue_one(&store, job())) };
+        let others =
+            async { tokio::join!(store.enqueue(EnqueueRequest::new(vec![with_key])), enqueue_one(&store, job())) };
         let release = async { drop(release) };
         let (first, (), (bad, good), ()) = tokio::join!(biased; first, wait_for_first, others, release);
         first.unwrap();
