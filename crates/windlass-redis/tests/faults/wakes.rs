@@ -77,7 +77,8 @@ async fn slow_a_wait_for_the_end_of_a_job_survives_a_lost_subscription() {
 /// Waits as a worker whose claim found nothing, and claims again.
 async fn claim_after_wait(store: &RedisStore, request: u64, last: Claimed) -> Claimed {
     let wait = store.wait(WaitFor::Work { queues: vec![queue()], mark: last.mark });
-    timeout(HANG_GUARD, wait).await.expect("the wait ends when the subscription changes").unwrap();
+    let Ok(waited) = timeout(HANG_GUARD, wait).await else { panic!("the wait does not end with its subscription") };
+    waited.unwrap();
     store.claim(claim(request, 1)).await.unwrap()
 }
 
