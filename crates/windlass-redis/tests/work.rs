@@ -347,21 +347,19 @@ fn slow_pruning_dedup_keys_that_ran_out_is_bounded_by_work() {
     });
 }
 
+async fn create_run(store: &RedisStore, id: RunId, step: RunStep) {
+    let (kind, nothing) = (Kind::new("graph").unwrap(), Bytes::new());
+    let (definition, input) = (nothing.clone(), nothing);
+    let run = NewRun { id, kind, name: String::new(), definition, input, keep_ms: Some(1_000), step };
+    store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+}
+
 /// Runs that have ended, each with so many entries.
 async fn ended_runs(store: &RedisStore, count: u128, entries: usize) -> Vec<RunId> {
     let ids: Vec<RunId> = (1..=count).map(|n| RunId::from_parts(0, n)).collect();
     for id in &ids {
         let history = vec![Bytes::from_static(b"entry"); entries];
-        let run = NewRun {
-            id: *id,
-            kind: Kind::new("graph").unwrap(),
-            name: String::new(),
-            definition: Bytes::new(),
-            input: Bytes::new(),
-            keep_ms: Some(1_000),
-            step: RunStep { history, state: RunState::Succeeded, ..RunStep::nothing() },
-        };
-        store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+        create_run(store, *id, RunStep { history, state: RunState::Succeeded, ..RunStep::nothing() }).await;
     }
     ids
 }
@@ -390,21 +388,12 @@ fn slow_the_removal_of_runs_is_bounded_by_work() {
 async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec<RunCommit> {
     let mut commits = Vec::new();
     for id in (1..=count).map(|n| RunId::from_parts(0, n)) {
-        let kind = Kind::new("graph").unwrap();
         let jobs: Vec<NewJob> = (0..jobs).map(|_| job_with(|spec| spec.run = Some(id))).collect();
         let cancel = jobs.iter().map(NewJob::effective_id).collect();
-        let run = NewRun {
-            id,
-            kind: kind.clone(),
-            name: String::new(),
-            definition: Bytes::new(),
-            input: Bytes::new(),
-            keep_ms: None,
-            step: RunStep { jobs, ..RunStep::nothing() },
-        };
-        store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+        create_run(store, id, RunStep { jobs, ..RunStep::nothing() }).await;
         let engine = WorkerId::new("e").unwrap();
-        let claim = RunClaim { engine, kinds: vec![kind], run: Some(id), max: 1, lease_ms: 60_000 };
+        let claim =
+            RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(id), max: 1, lease_ms: 60_000 };
         let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
         let step = RunStep { cancel, ..RunStep::nothing() };
         commits.push(RunCommit { lease, history_len: 0, inbox_to: 0, keep_ms: None, step });
