@@ -38,6 +38,7 @@ impl RedisStore {
     pub(super) async fn claim_jobs(&self, request: ClaimRequest) -> Result<Claimed> {
         request.check()?;
         let mark = self.caller.signals.mark();
+        self.look_again(&request.queues).await?;
         for _ in 0..PLANS_MAX {
             self.check_readable(&request.queues).await?;
             let mut call = self.caller.script(AT.claim);
@@ -48,6 +49,15 @@ impl RedisStore {
             self.look_at(&request.queues).await?;
         }
         Err(never_settles())
+    }
+
+    /// Looks at the queues that could not be read: one may have been repaired meanwhile.
+    async fn look_again(&self, queues: &[QueueName]) -> Result<()> {
+        let again = self.directory.to_look_at_again(queues, || self.caller.link.now());
+        if !again.is_empty() {
+            self.look_at(&again).await?;
+        }
+        Ok(())
     }
 
     /// An error when none of the queues of a claim can be read, because its worker would wait for ever. A claim that also names
@@ -177,6 +187,7 @@ impl RedisStore {
         check_batch(report.outcomes.len())?;
         claim.check()?;
         let mark = self.caller.signals.mark();
+        self.look_again(&claim.queues).await?;
         for plan in 0..PLANS_MAX {
             let checks = checks(&report.outcomes);
             let mut call = self.caller.script(AT.report);

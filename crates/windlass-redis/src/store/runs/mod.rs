@@ -24,6 +24,8 @@ use windlass_core::{Error, Result};
 const PIECE: usize = 500;
 /// Arguments of one script, one large step excepted.
 const PIECE_ARGS: usize = 10_000;
+/// Jobs that one script cancels, one large step excepted.
+const PIECE_CANCELS: usize = 500;
 /// What one script reads, by the weights of [`weight`].
 const READ_WEIGHT: usize = 512;
 /// Runs of a page when one is looked for.
@@ -64,9 +66,13 @@ impl RedisStore {
         let (mut at, mut went, mut failed) = (0, false, None);
         while at < all.len() {
             let (mut lanes, mut told, mut checks) = (Lanes::default(), Vec::new(), Vec::new());
-            let (mut args, mut bytes) = (0, 0);
+            let (mut args, mut bytes, mut cancels) = (0, 0, 0);
             // At least one goes, however large.
             while at < all.len() && checks.len() < PIECE && args < PIECE_ARGS && bytes < PIECE_BYTES {
+                cancels += all[at].step().cancel.len();
+                if cancels > PIECE_CANCELS && !checks.is_empty() {
+                    break;
+                }
                 let one = all[at].tell(&mut lanes);
                 if let Ok(one) = one {
                     args += one.len();
