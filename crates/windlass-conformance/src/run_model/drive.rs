@@ -255,13 +255,13 @@ impl Driver {
             if claim.run.is_some() {
                 seen.insert("claimed by its id".to_owned());
             }
-            self.claimed(run, &claim, now, seen)?;
+            self.claimed(&run, &claim, now, seen)?;
         }
         let next_at = self.book.next_look().filter(|_| claim.run.is_none());
         equal("when to claim again", next_at, claimed.next_at)
     }
 
-    fn claimed(&mut self, run: ClaimedRun, claim: &RunClaim, now: Timestamp, seen: &mut Seen) -> Checked {
+    fn claimed(&mut self, run: &ClaimedRun, claim: &RunClaim, now: Timestamp, seen: &mut Seen) -> Checked {
         let id = run.lease.run;
         let entry = self.book.runs.get_mut(&id).ok_or("it is not in the book")?;
         let new = self.runs.iter().find(|new| new.id == id).ok_or("nobody created it")?;
