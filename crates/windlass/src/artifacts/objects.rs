@@ -257,7 +257,7 @@ fn there(result: std::io::Result<()>) -> std::io::Result<()> {
 /// Which manifest of an artifact; the highest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Edition {
-    attempt: u32,
+    attempt: u64,
     number: u32,
     token: u64,
 }
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_later_attempt_wins_then_a_later_edition() {
         let edition = |attempt, number, token| Edition { attempt, number, token };
-        let rising = [edition(0, 0, 9), edition(0, 1, 1), edition(0, 10, 0), edition(1, 0, 0), edition(u32::MAX, 0, 0)];
+        let rising = [edition(0, 0, 9), edition(0, 1, 1), edition(0, 10, 0), edition(1, 0, 0), edition(u64::MAX, 0, 0)];
         assert!(rising.is_sorted());
         for one in rising {
             assert_eq!(Edition::parse(&one.file_name()), Some(one));
