@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_numbers_of_uploads_rise_with_claims_and_then_with_reruns() {
-        let claims = |rerun| [0, 1, 20_000, 1 << 20, u64::from(u32::MAX) << 20].map(|claim| upload_number(rerun, claim));
+        let claims =
+            |rerun| [0, 1, 20_000, 1 << 20, u64::from(u32::MAX) << 20].map(|claim| upload_number(rerun, claim));
         let rising = [claims(0), claims(1), claims(0xFF_FFFF)].concat();
         assert!(rising.is_sorted_by(|a, b| a < b), "{rising:?}");
         assert_eq!(upload_number(u32::MAX, u64::MAX), u64::MAX, "nothing overflows");

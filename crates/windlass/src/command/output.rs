@@ -251,7 +251,11 @@ mod tests {
     }
 
     impl AsyncRead for Ticking {
-        fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
             std::task::ready!(self.0.as_mut().poll(cx));
             *self = Self::new();
             buf.put_slice(b"tick\n");
