@@ -190,30 +190,7 @@ async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>)
                 tracing::warn!(job = %active.lease.job, %error, "its last progress was lost");
             }
         }
-        // What a task or thread that the handler has left behind logs from now on is not waited for.
-        let (mut left, mut failures) = (None, 0);
-        loop {
-            if failures == LAST_TRIES {
-                tracing::warn!(job = %active.lease.job, "its last log lines were lost");
-                return;
-            }
-            let place = active.log_place().await;
-            let left = left.get_or_insert_with(|| active.lines_waiting());
-            if *left == 0 {
-                return;
-            }
-            let lines = active.take_lines(Portion { lines: CALL.lines.min(*left), ..CALL });
-            let taken = lines.len();
-            if taken == 0 {
-                return;
-            }
-            if send(&shared.world, &mut [Parcel { active, place, lines }]).await {
-                *left = left.saturating_sub(taken);
-            } else {
-                failures += 1;
-                tokio::time::sleep(TRY_AGAIN * failures).await;
-            }
-        }
+        send_last_lines(&shared.world, active).await;
     };
     let leaving = async {
         active.worker_leaves().await;
@@ -222,6 +199,33 @@ async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>)
     tokio::select! {
         () = send_all => {}
         () = leaving => tracing::warn!(job = %active.lease.job, "it left without its last log lines"),
+    }
+}
+
+/// Sends the lines that wait now. What a task or thread that the handler has left behind logs from now on is not waited for.
+pub(super) async fn send_last_lines(world: &World, active: &Active) {
+    let (mut left, mut failures) = (None, 0);
+    loop {
+        if failures == LAST_TRIES {
+            tracing::warn!(job = %active.lease.job, "its last log lines were lost");
+            return;
+        }
+        let place = active.log_place().await;
+        let left = left.get_or_insert_with(|| active.lines_waiting());
+        if *left == 0 {
+            return;
+        }
+        let lines = active.take_lines(CALL);
+        let taken = lines.len();
+        if taken == 0 {
+            return;
+        }
+        if send(world, &mut [Parcel { active, place, lines }]).await {
+            *left = left.saturating_sub(taken);
+        } else {
+            failures += 1;
+            tokio::time::sleep(TRY_AGAIN * failures).await;
+        }
     }
 }
 
