@@ -2,6 +2,7 @@
 
 use super::mask::Mask;
 use crate::context::Ctx;
+use crate::worker::now;
 use memchr::memchr;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -10,7 +11,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use windlass_core::store::{LOG_LINE_BYTES_MAX, LogLine, LogStream};
 
 /// Read at once.
@@ -69,9 +69,9 @@ impl<'a> Output<'a> {
             let silence = async {
                 // Whoever would say so is there for as long as this is read.
                 let _ = ended.wait_for(|ended| *ended).await;
-                let now = Instant::now();
-                let deadline = *deadline.get_or_insert(now + REST_TIME_MAX);
-                tokio::time::sleep_until(deadline.min(now + SILENCE)).await;
+                let from = now();
+                let deadline = *deadline.get_or_insert(from + REST_TIME_MAX);
+                tokio::time::sleep_until(deadline.min(from + SILENCE)).await;
             };
             let read = tokio::select! {
                 biased;
@@ -246,6 +246,7 @@ mod tests {
         const PERIOD: Duration = Duration::from_millis(100);
 
         fn new() -> Self {
+            // sleeps because: the virtual clock moves from line to line
             Self(Box::pin(tokio::time::sleep(Self::PERIOD)))
         }
     }
@@ -272,7 +273,7 @@ mod tests {
             let in_time = tokio::time::timeout(Duration::from_secs(3_600), read).await;
             in_time.map_err(|_| JobError::new("it is read for ever"))
         };
-        let began = Instant::now();
+        let began = now();
         TestBed::new().run_one(read, Reading).await.unwrap();
         let taken = began.elapsed();
         assert!((REST_TIME_MAX..=REST_TIME_MAX + Ticking::PERIOD).contains(&taken), "{taken:?}");

@@ -1,7 +1,7 @@
 //! Jobs that log a lot: no lease ends because of it, nothing is lost, and little is held.
 
 use super::active::{Active, LINE_BYTES_FULL, LINES_FULL, Portion};
-use super::lines::{CALL, LogCalls, push_all, send_last_lines};
+use super::lines::{CALL, LogCalls, push_all};
 use super::{BootClock, LeaseClock, Pool, Worker, WorkerBuilder, now};
 use crate::context::{Ctx, State, World};
 use crate::error::JobError;
@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 use windlass_conformance::faults::{Fault, FaultPlan, Faulty, Method};
 use windlass_core::Result;
-use windlass_core::id::{JobId, Token};
-use windlass_core::job::Lease;
+use windlass_core::id::JobId;
 use windlass_core::memory::MemoryStore;
 use windlass_core::name::Labels;
 use windlass_core::random::StrongRandom;
@@ -306,7 +305,7 @@ async fn lines_of_several_jobs_in_one_call_are_bounded_together() {
 }
 
 /// A job that is held, and what its handler would have.
-async fn held(store: Arc<dyn Store>) -> (World, Active) {
+pub(super) async fn held(store: Arc<dyn Store>) -> (World, Active) {
     let client = Client::new(Arc::clone(&store));
     client.enqueue(Talk { lines: 0, bytes: 0 }).await.unwrap();
     let request = ClaimRequest {
@@ -331,7 +330,7 @@ async fn held(store: Arc<dyn Store>) -> (World, Active) {
     (world, active)
 }
 
-fn line(text: impl Into<Bytes>) -> LogLine {
+pub(super) fn line(text: impl Into<Bytes>) -> LogLine {
     LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: text.into() }
 }
 
@@ -426,61 +425,6 @@ async fn a_line_stands_for_those_that_were_left_out() {
     let texts: Vec<Bytes> = active.take_lines(all).into_iter().map(|line| line.text).collect();
     assert!(texts[0].starts_with(b"(5 lines were left out"), "{texts:?}");
     assert_eq!(texts[1..], ["later"]);
-}
-
-/// A store during whose appends the job logs another line, a hundred times.
-struct LogsMeanwhile {
-    inner: MemoryStore,
-    job: Mutex<Option<Arc<Active>>>,
-    lines: AtomicUsize,
-}
-
-#[async_trait]
-impl Wrap for LogsMeanwhile {
-    fn inner(&self) -> &dyn Store {
-        &self.inner
-    }
-
-    async fn append_logs(&self, appends: Vec<LogAppend>) -> Result<Vec<Result<u64>>> {
-        let lines = appends.iter().map(|append| append.lines.len()).sum::<usize>();
-        let before = self.lines.fetch_add(lines, Ordering::SeqCst);
-        if let Some(job) = self.job.lock().as_ref().filter(|_| lines > 0 && before < 100) {
-            job.push_log(vec![line("more")]);
-        }
-        self.inner.append_logs(appends).await
-    }
-}
-
-#[tokio::test]
-async fn lines_that_are_logged_while_the_last_ones_are_stored_do_not_hold_up_the_job() {
-    let store = Arc::new(Wrapped(LogsMeanwhile {
-        inner: MemoryStore::new(),
-        job: Mutex::default(),
-        lines: AtomicUsize::new(0),
-    }));
-    let (world, active) = held(Arc::clone(&store) as Arc<dyn Store>).await;
-    let active = Arc::new(active);
-    *store.0.job.lock() = Some(Arc::clone(&active));
-    active.push_log(vec![line("last")]);
-    send_last_lines(&world, &active).await;
-    assert_eq!(store.0.lines.load(Ordering::SeqCst), 1, "only the line that had been logged before");
-}
-
-#[test]
-fn a_blocking_handler_that_waits_for_room_goes_on_when_it_is_to_stop() {
-    let lease = Lease { job: JobId::from_parts(0, 1), attempt: 1, token: Token::from_bits(1) };
-    let active = Arc::new(Active::new(lease, now()));
-    active.push_log(vec![line("x"); LINES_FULL]);
-    assert!(active.is_full());
-    let (asked, (done, is_done)) = (AtomicU32::new(0), std::sync::mpsc::channel());
-    let wait = move || {
-        // It is to stop while it waits.
-        active.wait_for_room(|| asked.fetch_add(1, Ordering::SeqCst) > 0);
-        done.send(asked.load(Ordering::SeqCst))
-    };
-    let waiting = std::thread::Builder::new().name("blocking handler".to_owned()).spawn(wait).unwrap();
-    assert_eq!(is_done.recv_timeout(HANG_GUARD), Ok(2));
-    waiting.join().unwrap().unwrap();
 }
 
 /// A store whose appends take a while.

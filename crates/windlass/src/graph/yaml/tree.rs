@@ -393,7 +393,7 @@ fn scalar(text: &str, plain: bool) -> serde_json::Value {
     }
 }
 
-/// 007 and 1_000 are texts: whoever means a number writes one.
+/// `007` and `1_000` are texts: whoever means a number writes one.
 fn may_be_number(text: &str) -> bool {
     let looks_like_one = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
     let padded = text.trim_start_matches(['-', '+']).starts_with('0') && text.len() > 1 && !text.contains('.');
