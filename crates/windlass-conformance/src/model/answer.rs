@@ -22,6 +22,7 @@ pub(crate) struct Granted {
     pub(crate) expires_at: Timestamp,
     pub(crate) spec: Arc<JobSpec>,
     pub(crate) stalls: u32,
+    pub(crate) retries: u32,
     pub(crate) created_at: Timestamp,
 }
 

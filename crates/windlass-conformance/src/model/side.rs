@@ -105,6 +105,7 @@ impl Side {
                 expires_at: job.expires_at,
                 spec: job.spec,
                 stalls: job.stalls,
+                retries: job.retries,
                 created_at: job.created_at,
             });
         }

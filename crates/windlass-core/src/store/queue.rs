@@ -22,6 +22,9 @@ use std::sync::Arc;
 pub const BATCH_MAX: usize = 10_000;
 /// The most queues of one claim.
 const QUEUES_MAX: usize = 256;
+/// Bits of [`ClaimedJob::claim_number`] that count the claims since the last explicit retry: attempts and stalls are at most
+/// 10,000 each.
+const CLAIM_BITS: u32 = 20;
 
 /// Jobs, from enqueue to removal.
 #[async_trait]
@@ -295,10 +298,21 @@ pub struct ClaimedJob {
     pub spec: Arc<JobSpec>,
     /// Leases of it that ran out before.
     pub stalls: u32,
+    /// Explicit retries of the ended job before.
+    pub retries: u32,
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// Since when it had been ready when it was claimed: after its delay, its back-off or its last lease.
     pub ready_at: Timestamp,
+}
+
+impl ClaimedJob {
+    /// Orders the claims of a job under which its handler started: a later one has a higher number. The number of the
+    /// attempt does not, because a stall gives the attempt back and an explicit retry counts from 1 again.
+    pub fn claim_number(&self) -> u64 {
+        let claims = u64::from(self.lease.attempt) + u64::from(self.stalls);
+        (u64::from(self.retries) << CLAIM_BITS) | claims.min((1 << CLAIM_BITS) - 1)
+    }
 }
 
 /// A worker speaks for jobs that it still works on.

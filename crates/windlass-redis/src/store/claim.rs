@@ -106,7 +106,7 @@ impl RedisStore {
             let id: JobId = text(&items.bytes()?)?.parse()?;
             let (lease, record) = (items.bytes()?, items.bytes()?);
             let parts: Vec<&str> = text(&lease)?.split(' ').collect();
-            let [attempt, stalls, ready_at, expires_at] = parts[..] else {
+            let [attempt, stalls, retries, ready_at, expires_at] = parts[..] else {
                 return Err(odd("a lease is too short"));
             };
             let (created_at, spec) = match self.spec_of(&record).await {
@@ -122,6 +122,7 @@ impl RedisStore {
                 expires_at: time(expires_at)?,
                 spec: Arc::new(spec),
                 stalls: number(stalls)?,
+                retries: number(retries)?,
                 created_at,
                 ready_at: hex_time(ready_at)?,
             });
