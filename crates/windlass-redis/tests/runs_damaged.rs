@@ -220,7 +220,7 @@ fn a_damaged_item_is_left_out() {
         scene.raw.set("inbox", field(b"two"), "nonsense").await;
         scene.raw.delete("inbox", field(b"one")).await;
         let run = scene.claim().await.remove(0);
-        assert_eq!((run.inbox.len(), run.inbox_to), (1, 3));
+        assert_eq!((run.inbox.len(), run.inbox_to, run.inbox_len), (1, 3, 3));
     });
 }
 
@@ -236,16 +236,17 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         let damaged =
             items.iter().find(|(_, item)| item.ends_with(b" 3;") || item.ends_with(b"\n3;")).unwrap().0.clone();
         scene.raw.set("inbox", damaged, "nonsense").await;
-        let mut messages = 0;
+        let (mut messages, mut items) = (0, 0);
         // The first claim reads 1,000 items, the second one the others.
         for _ in 0..2 {
             let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
+            items += claimed.inbox_len;
             messages += claimed.inbox.iter().filter(|item| matches!(item, RunItem::Message { .. })).count();
             let &ClaimedRun { lease, history_len, inbox_to, .. } = &claimed;
             let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
             scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
         }
-        assert_eq!(messages, 1_499);
+        assert_eq!((messages, items), (1_499, 1_500));
     });
 }
 

@@ -399,13 +399,14 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     bench.tables.kv_mut().entries.insert(keys::run_item(run, 3).bytes().to_vec(), b"{".to_vec());
     let engine = WorkerId::new("e").unwrap();
     let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
-    let mut items = 0;
+    let (mut items, mut taken) = (0, 0);
     for _ in 0..2 {
         let claimed = bench.step(|step| step.claim_runs(&claim)).unwrap().0.runs.remove(0);
         items += claimed.inbox.len();
+        taken += claimed.inbox_len;
         let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
         let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
         bench.step(|step| step.commit_runs(PreparedCommit::batch(vec![commit])?)).unwrap().0.remove(0).unwrap();
     }
-    assert_eq!(items, 1_499);
+    assert_eq!((items, taken), (1_499, 1_500));
 }

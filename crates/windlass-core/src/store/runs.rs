@@ -295,6 +295,8 @@ pub struct ClaimedRun {
     pub inbox: Vec<RunItem>,
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
+    /// How many items that commit takes from the inbox. More than `inbox` has when some of them cannot be read.
+    pub inbox_len: u64,
     /// The time has come that it wanted to be woken at.
     pub woken: bool,
 }

@@ -4,6 +4,7 @@ use super::caps::GroupCap;
 use super::engine::Engine;
 use super::message::Message;
 use super::mind::{Inbox, Mind, Thought};
+use super::retry::{TRIES, TRY_AGAIN};
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
@@ -21,8 +22,6 @@ use windlass_core::time::{Clock, SystemClock, Timestamp};
 use windlass_core::{Error, Result};
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const TRIES: u32 = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Starts runs and looks after them. Cheap to clone.
 #[derive(Clone)]

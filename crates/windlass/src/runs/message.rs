@@ -23,6 +23,8 @@ pub(super) enum Message {
     },
     /// Try again what could not be done. It says nothing to the graph: what was left in the inbox does.
     Resume,
+    /// Look up the open jobs of the run: the end of one of them could not be read. Engines send it to the runs that they hold.
+    CheckJobs,
 }
 
 impl Message {
@@ -32,8 +34,17 @@ impl Message {
             // Whoever thinks about the run now must not start anything after this is acknowledged.
             Self::Cancel { .. } => (true, false),
             Self::Rerun { .. } | Self::Resume => (false, true),
+            Self::CheckJobs => (false, false),
         };
         RunMessage { run, body, interrupts, reopens }
+    }
+}
+
+/// Whether an item asks for the open jobs of the run to be looked up.
+pub(super) fn asks_for_check(item: &RunItem) -> bool {
+    match item {
+        RunItem::JobEnded(_) => false,
+        RunItem::Message { body, .. } => matches!(serde_json::from_str(body), Ok(Message::CheckJobs)),
     }
 }
 
@@ -47,7 +58,7 @@ pub(super) fn happened(item: RunItem) -> Option<Occurred> {
         RunItem::Message { at, body } => match serde_json::from_str(&body) {
             Ok(Message::Cancel { reason }) => Some((at, Happened::Cancel { reason })),
             Ok(Message::Rerun { nodes }) => Some((at, Happened::Rerun { nodes })),
-            Ok(Message::Resume) => None,
+            Ok(Message::Resume | Message::CheckJobs) => None,
             Err(error) => {
                 tracing::warn!(%error, "a message to a run is not understood, and is left alone");
                 None

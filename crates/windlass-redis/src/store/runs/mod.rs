@@ -181,10 +181,11 @@ impl RedisStore {
 
 fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
     let id: RunId = items.text()?.parse()?;
-    let Record { number: run_number, definition_hash, run } = Record::read(id, &items.bytes()?)?;
+    let Record { number: run_number, inbox_first, definition_hash, run } = Record::read(id, &items.bytes()?)?;
     let held = items.text()?;
     let parts: Vec<&str> = held.split(' ').collect();
     let [expires_at, inbox_to, woken] = parts[..] else { return Err(odd("a lease is too short")) };
+    let inbox_to: u64 = number(inbox_to)?;
     let mut members = items.list()?;
     let mut inbox = Vec::with_capacity(members.left());
     while members.left() > 0 {
@@ -200,7 +201,8 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         created_at: run.created_at,
         history_len: run.history_len,
         inbox,
-        inbox_to: number(inbox_to)?,
+        inbox_to,
+        inbox_len: inbox_to.saturating_sub(inbox_first),
         woken: woken == "1",
     })
 }
