@@ -69,7 +69,8 @@ impl NewGraphRun {
 pub enum Rerun {
     /// Everything.
     All,
-    /// What failed or was cancelled, and all that comes after.
+    /// What failed or was cancelled, and all that comes after. Of a matrix, rows that succeeded keep their outputs and are not
+    /// run again, unless something before the matrix is.
     Failed,
     /// These nodes, and all that comes after; one that is a workflow of its own from its beginning.
     From(Vec<String>),
@@ -232,6 +233,7 @@ impl Runs {
             };
             return Err(Error::RunRefused { run, why });
         }
+        let keep_rows = what == Rerun::Failed;
         let nodes = match what {
             Rerun::All => (0..status.graph.nodes.len()).collect(),
             Rerun::Failed => reruns(&status.progress),
@@ -244,7 +246,7 @@ impl Runs {
         }
         let has_job = |&node: &usize| matches!(status.graph.nodes[node].work, Work::Job(_));
         let count = descendants(&status.progress, nodes.iter().copied()).iter().filter(|&node| has_job(node)).count();
-        self.say(Message::Rerun { nodes }.to(run)).await?;
+        self.say(Message::Rerun { nodes, keep_rows }.to(run)).await?;
         Ok(count)
     }
 

@@ -20,6 +20,9 @@ pub(super) enum Message {
     Rerun {
         /// Their places.
         nodes: Vec<usize>,
+        /// Rows of a matrix that succeeded are not run again.
+        #[serde(default)]
+        keep_rows: bool,
     },
     /// Try again what could not be done. It says nothing to the graph: what was left in the inbox does.
     Resume,
@@ -57,7 +60,7 @@ pub(super) fn happened(item: RunItem) -> Option<Occurred> {
         RunItem::JobEnded(end) => Some(job_ended(end)),
         RunItem::Message { at, body } => match serde_json::from_str(&body) {
             Ok(Message::Cancel { reason }) => Some((at, Happened::Cancel { reason })),
-            Ok(Message::Rerun { nodes }) => Some((at, Happened::Rerun { nodes })),
+            Ok(Message::Rerun { nodes, keep_rows }) => Some((at, Happened::Rerun { nodes, keep_rows })),
             Ok(Message::Resume | Message::CheckJobs) => None,
             Err(error) => {
                 tracing::warn!(%error, "a message to a run is not understood, and is left alone");
