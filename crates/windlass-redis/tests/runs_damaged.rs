@@ -135,7 +135,8 @@ fn a_damaged_run_is_set_aside_shown_and_removable_and_the_others_go_on() {
             assert_eq!(scene.damaged().await, [victim], "{n}");
             let read = scene.store.read_runs(vec![RunRead::brief(victim)]).await.unwrap().remove(0).unwrap();
             assert!(read.run.damaged.is_some());
-            let message = RunMessage { run: victim, body: "hello".to_owned(), interrupts: true, reopens: true };
+            let message =
+                RunMessage { run: victim, body: "hello".to_owned(), interrupts: true, reopens: true, ended_with: None };
             let refused = scene.store.send_to_runs(vec![message]).await.unwrap().remove(0);
             assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
             assert_eq!(scene.raw.members("run_ready", &victim.to_string()).await, Vec::<Vec<u8>>::new());
@@ -212,7 +213,13 @@ fn a_damaged_item_is_left_out() {
     block(async {
         let scene = Scene::new().await;
         for body in ["one", "two", "three"] {
-            let message = RunMessage { run: scene.runs[0], body: body.to_owned(), interrupts: false, reopens: false };
+            let message = RunMessage {
+                run: scene.runs[0],
+                body: body.to_owned(),
+                interrupts: false,
+                reopens: false,
+                ended_with: None,
+            };
             scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         }
         let items = scene.raw.items("inbox").await;
@@ -229,7 +236,8 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     block(async {
         let scene = Scene::new().await;
         let run = scene.runs[0];
-        let message = |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false };
+        let message =
+            |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false, ended_with: None };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         let items = scene.raw.items("inbox").await;
@@ -415,7 +423,8 @@ fn a_lost_wake_up_can_be_made_good_by_a_message() {
         scene.raw.remove("run_wake", lease.run.to_string()).await;
         scene.clock.advance_ms(20);
         assert!(scene.claim().await.iter().all(|run| run.lease.run != lease.run));
-        let message = RunMessage { run: lease.run, body: String::new(), interrupts: false, reopens: false };
+        let message =
+            RunMessage { run: lease.run, body: String::new(), interrupts: false, reopens: false, ended_with: None };
         scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         let claimed = scene.claim().await;
         assert!(claimed.iter().any(|run| run.lease.run == lease.run && run.woken));

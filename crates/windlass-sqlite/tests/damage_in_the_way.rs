@@ -351,7 +351,8 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         let new =
             NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
         scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
-        let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+        let message =
+            |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         // What was just written is kept in memory; another process reads the file.

@@ -158,7 +158,10 @@ impl Book {
     /// What a step does, but for the lease.
     fn step(&mut self, id: RunId, step: &RunStep, handled: usize, now: Timestamp) {
         for job in &step.jobs {
-            self.jobs.insert(job.id, JobNote { run: id, state: Some(State::Ready) });
+            // A commit without history entries that keeps the lease is made again when it is repeated; its jobs are not.
+            if self.jobs.get(&job.id).is_none_or(|note| note.state.is_none()) {
+                self.jobs.insert(job.id, JobNote { run: id, state: Some(State::Ready) });
+            }
         }
         let mine = |note: &JobNote| note.run == id && matches!(note.state, Some(State::Ready));
         for job in &step.cancel {
@@ -195,7 +198,8 @@ impl Book {
 
     pub(super) fn send(&mut self, message: &RunMessage, now: Timestamp) -> Word {
         let Some(entry) = self.runs.get_mut(&message.run) else { return Word::Missing };
-        if entry.rests() && !message.reopens {
+        let other_end = |len| !entry.state.is_terminal() || entry.history.len() as u64 != len;
+        if entry.rests() && !message.reopens || message.ended_with.is_some_and(other_end) {
             return Word::Refused;
         }
         if message.reopens {

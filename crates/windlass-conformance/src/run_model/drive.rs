@@ -74,8 +74,11 @@ impl Driver {
     }
 
     fn message(&mut self, plan: MessagePlan) -> RunMessage {
-        let MessagePlan { run, interrupts, reopens } = plan;
-        RunMessage { run: self.run(run), body: self.words("message"), interrupts, reopens }
+        let MessagePlan { run, interrupts, reopens, ended } = plan;
+        let run = self.run(run);
+        let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
+        let ended_with = ended.map(|is_current| if is_current { length } else { length + 1 });
+        RunMessage { run, body: self.words("message"), interrupts, reopens, ended_with }
     }
 
     fn made_step(&mut self, run: RunId, plan: &StepPlan) -> RunStep {

@@ -10,6 +10,8 @@ pub(super) struct MessagePlan {
     pub(super) run: usize,
     pub(super) interrupts: bool,
     pub(super) reopens: bool,
+    /// Only for an ended run: with its history as it is, or with one entry more.
+    pub(super) ended: Option<bool>,
 }
 
 /// What an engine decides.
@@ -123,7 +125,9 @@ impl Chooser {
     }
 
     fn message(&self) -> MessagePlan {
-        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens: self.one_in(3) }
+        let reopens = self.one_in(3);
+        let ended = (reopens && self.one_in(2)).then(|| !self.one_in(4));
+        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended }
     }
 
     fn step(&self) -> StepPlan {

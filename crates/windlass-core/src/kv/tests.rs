@@ -394,7 +394,7 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
     let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
     bench.step(|step| step.create_runs(PreparedRun::batch(vec![new])?)).unwrap().0.remove(0).unwrap();
-    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
     bench.step(|step| step.send_to_runs((0..1_500).map(message).collect())).unwrap();
     bench.tables.kv_mut().entries.insert(keys::run_item(run, 3).bytes().to_vec(), b"{".to_vec());
     let engine = WorkerId::new("e").unwrap();

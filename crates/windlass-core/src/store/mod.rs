@@ -35,9 +35,9 @@ pub use queue::{
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
 };
 pub use runs::{
-    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
-    RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunList,
-    RunMessage, RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
+    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_CHANGED, RUN_KEPT_MS, RUN_NOT_ENDED,
+    RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem,
+    RunLease, RunList, RunMessage, RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};

@@ -17,7 +17,9 @@ use windlass_core::graph::{Graph, Work, descendants, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{FeedRequest, NewRun, Run, RunCreated, RunMessage, RunRead, RunState, Store, WaitFor};
+use windlass_core::store::{
+    FeedRequest, NewRun, RUN_NOT_ENDED, Run, RunCreated, RunMessage, RunRead, RunState, Store, WaitFor,
+};
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 use windlass_core::{Error, Result};
 
@@ -229,7 +231,7 @@ impl Runs {
         if !status.run.state.is_terminal() {
             let why = match status.run.stuck {
                 Some(stuck) => format!("is stuck ({stuck}); resume it, or cancel it first"),
-                None => "has not ended; wait for it, or cancel it first".to_owned(),
+                None => RUN_NOT_ENDED.to_owned(),
             };
             return Err(Error::RunRefused { run, why });
         }
@@ -246,7 +248,9 @@ impl Runs {
         }
         let has_job = |&node: &usize| matches!(status.graph.nodes[node].work, Work::Job(_));
         let count = descendants(&status.progress, nodes.iter().copied()).iter().filter(|&node| has_job(node)).count();
-        self.say(Message::Rerun { nodes, keep_rows }.to(run)).await?;
+        // Somebody else may have opened it meanwhile: the second of two reruns is refused, and not dropped later.
+        let ended_with = Some(status.run.history_len);
+        self.say(RunMessage { ended_with, ..Message::Rerun { nodes, keep_rows }.to(run) }).await?;
         Ok(count)
     }
 

@@ -15,8 +15,8 @@ use text::{Record, digits, item, state, state_letter, view};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
-    ClaimedRun, ListOrder, NewRun, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease, RunList, RunMessage,
-    RunPage, RunRead, RunStep, RunStore, RunView, RunsClaimed, check_batch,
+    ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease,
+    RunList, RunMessage, RunPage, RunRead, RunStep, RunStore, RunView, RunsClaimed, check_batch,
 };
 use windlass_core::{Error, Result};
 
@@ -274,6 +274,8 @@ fn sent(answer: &str, run: RunId) -> Result<()> {
         ("missing", _) => Err(not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
         ("ended", letter) => Err(Error::RunRefused { run, why: format!("has ended: {}", state(letter)?.name()) }),
+        ("running", _) => Err(Error::RunRefused { run, why: RUN_NOT_ENDED.to_owned() }),
+        ("changed", _) => Err(Error::RunRefused { run, why: RUN_CHANGED.to_owned() }),
         ("stuck", why) => {
             let why = format!("is stuck ({}); open it again first", crate::record::unescape(why));
             Err(Error::RunRefused { run, why })
