@@ -258,6 +258,21 @@ async fn a_status_does_not_go_on_with_a_later_run_of_the_same_id() {
     assert_eq!(seen.refresh(store.as_ref()).await.unwrap(), None, "the run that was read is gone");
 }
 
+#[tokio::test]
+async fn a_status_does_not_go_on_with_a_later_run_of_the_same_millisecond() {
+    let (store, _) = on_virtual_clock();
+    let id = RunId::named("nightly");
+    start_anew(&store, id).await;
+    work_until(&store, id, 1).await;
+    settle(&store).await;
+    let mut seen = status(&store, id).await;
+    start_anew(&store, id).await;
+    let later = status(&store, id).await.run;
+    assert_eq!(later.created_at, seen.run.created_at);
+    assert!(later.history_len < seen.run.history_len);
+    assert_eq!(seen.refresh(store.as_ref()).await.unwrap(), None, "the run that was read is gone");
+}
+
 /// Acknowledges commits and makes none while its flag is set, as a primary does whose last changes are lost in a failover.
 struct LosesCommits(Arc<dyn Store>, AtomicBool);
 
