@@ -60,6 +60,7 @@ impl Limits {
             Setting::KindPaused { kind, paused: false, .. } => drop(queue.paused_kinds.remove(kind)),
             Setting::Group { group, settings, .. } if settings.is_default() => drop(groups.remove(group)),
             Setting::Group { group, settings, .. } => drop(groups.insert(group.clone(), *settings)),
+            Setting::GroupCap { group, cap, .. } => groups.entry(group.clone()).or_default().cap = Some(*cap),
         }
     }
 
