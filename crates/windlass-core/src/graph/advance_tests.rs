@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A run that is advanced by names.
-struct Run {
+pub(super) struct Run {
     graph: Graph,
-    progress: Progress,
+    pub(super) progress: Progress,
     inputs: Value,
     new_job: Box<dyn FnMut() -> JobId>,
 }
 
 impl Run {
-    fn new(nodes: Vec<Node>) -> Self {
+    pub(super) fn new(nodes: Vec<Node>) -> Self {
         let graph = graph(nodes);
         graph.check().unwrap();
         let progress = Progress::new(&graph);
@@ -23,27 +23,27 @@ impl Run {
         run
     }
 
-    fn advance(&mut self, happened: Vec<Happened>) -> Vec<Event> {
+    pub(super) fn advance(&mut self, happened: Vec<Happened>) -> Vec<Event> {
         advance(&self.graph, &mut self.progress, &self.inputs, happened, &mut self.new_job)
     }
 
-    fn at(&self, id: &str) -> &NodeProgress {
+    pub(super) fn at(&self, id: &str) -> &NodeProgress {
         &self.progress.nodes[self.graph.find(id).unwrap()]
     }
 
-    fn end(&mut self, id: &str, outcome: Outcome, outputs: &[(&str, &str)]) -> Vec<Event> {
+    pub(super) fn end(&mut self, id: &str, outcome: Outcome, outputs: &[(&str, &str)]) -> Vec<Event> {
         let one = self.at(id).instances.iter().find(|one| one.job.is_some() && one.outcome.is_none());
         let job = one.and_then(|one| one.job).unwrap_or_else(|| panic!("{id} does not run"));
         let outputs = outputs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.advance(vec![Happened::JobEnded { job, end: End { outcome, error: None, outputs } }])
     }
 
-    fn succeed(&mut self, id: &str) -> Vec<Event> {
+    pub(super) fn succeed(&mut self, id: &str) -> Vec<Event> {
         self.end(id, Outcome::Succeeded, &[])
     }
 
     /// Those that run, in the order of the graph.
-    fn running(&self) -> Vec<&str> {
+    pub(super) fn running(&self) -> Vec<&str> {
         let nodes = self.graph.nodes.iter().zip(&self.progress.nodes);
         nodes.filter(|(_, progress)| progress.running() > 0).map(|(node, _)| node.id.as_str()).collect()
     }
@@ -53,15 +53,15 @@ impl Run {
     }
 }
 
-fn when(text: &str, node: Node) -> Node {
+pub(super) fn when(text: &str, node: Node) -> Node {
     Node { condition: Some(Expr::parse(text).unwrap()), ..node }
 }
 
-fn rows(count: usize) -> Source {
+pub(super) fn rows(count: usize) -> Source {
     Source::Rows((0..count).map(|n| Map::from_iter([("n".to_owned(), json!(n))])).collect())
 }
 
-fn matrix(source: Source, fail_fast: bool, parallel_max: Option<u32>, node: Node) -> Node {
+pub(super) fn matrix(source: Source, fail_fast: bool, parallel_max: Option<u32>, node: Node) -> Node {
     Node { matrix: Some(Matrix { source, fail_fast, parallel_max }), ..node }
 }
 
@@ -316,98 +316,6 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
     assert_eq!(run.progress.result, Some(RunResult::Succeeded));
     run.advance(vec![Happened::Rerun { nodes: vec![1], keep_rows: false }]);
     assert_eq!(run.running(), ["b"]);
-}
-
-/// A matrix of four rows, of which the second and the fourth fail, and a node that needs it.
-fn half_failed(parallel_max: Option<u32>) -> Run {
-    let mut run = Run::new(vec![matrix(rows(4), false, parallel_max, node("a", &[])), node("b", &[0])]);
-    for n in 0..4 {
-        let outcome = if n % 2 == 0 { Outcome::Succeeded } else { Outcome::Failed };
-        let outputs = [("k", "old"), (["k0", "k1", "k2", "k3"][n], "old")];
-        run.end("a", outcome, if n % 2 == 0 { &outputs } else { &[] });
-    }
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
-    run
-}
-
-/// The rows of `a` that run.
-fn running_rows(run: &Run) -> Vec<usize> {
-    let instances = run.at("a").instances.iter().enumerate();
-    instances.filter(|(_, one)| one.job.is_some() && one.outcome.is_none()).map(|(at, _)| at).collect()
-}
-
-#[test]
-fn rows_that_succeeded_are_not_run_again_with_those_that_failed() {
-    let mut run = half_failed(None);
-    let kept = run.at("a").instances[0].job;
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
-    assert_eq!(running_rows(&run), [1, 3]);
-    assert_eq!((run.at("a").instances[0].job, run.at("a").reruns), (kept, 1));
-    run.end("a", Outcome::Succeeded, &[("k1", "new")]);
-    // What a job of a row that was kept reports once more is of no interest.
-    assert!(run.advance(vec![ended(kept.unwrap(), Outcome::Failed)]).is_empty());
-    assert_eq!(run.at("b").outcome, None);
-    run.end("a", Outcome::Succeeded, &[("k3", "new")]);
-    assert_eq!(run.running(), ["b"]);
-    let outputs: Vec<(&str, &str)> = run.at("a").outputs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    assert_eq!(outputs, [("k", "old"), ("k0", "old"), ("k1", "new"), ("k2", "old"), ("k3", "new")]);
-    run.succeed("b");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
-}
-
-#[test]
-fn rows_that_failed_are_run_again_one_by_one_if_the_matrix_says_so() {
-    let mut run = half_failed(Some(1));
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
-    assert_eq!(running_rows(&run), [1]);
-    run.end("a", Outcome::Failed, &[]);
-    assert_eq!(running_rows(&run), [3]);
-    run.succeed("a");
-    assert_eq!(run.at("a").outcome, Some(Outcome::Failed));
-    // And once more: the row that has succeeded meanwhile stays, too.
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
-    assert_eq!(running_rows(&run), [1]);
-    run.succeed("a");
-    assert_eq!((run.at("a").outcome, run.at("a").reruns), (Some(Outcome::Succeeded), 2));
-}
-
-#[test]
-fn all_rows_are_run_again_when_the_node_is_named_or_something_before_it_runs_again() {
-    let mut run = half_failed(None);
-    run.advance(vec![Happened::Rerun { nodes: vec![0], keep_rows: false }]);
-    assert_eq!(running_rows(&run), [0, 1, 2, 3]);
-
-    let after = when("always()", matrix(rows(2), false, None, node("a", &[0])));
-    let mut run = Run::new(vec![node("first", &[]), after]);
-    run.end("first", Outcome::Failed, &[]);
-    run.succeed("a");
-    run.end("a", Outcome::Failed, &[]);
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
-    assert_eq!(run.running(), ["first"]);
-    run.succeed("first");
-    assert_eq!(running_rows(&run), [0, 1]);
-}
-
-#[test]
-fn a_matrix_that_gave_up_runs_the_rows_again_that_it_gave_up() {
-    let mut run = Run::new(vec![matrix(rows(4), true, Some(1), node("a", &[]))]);
-    run.succeed("a");
-    run.end("a", Outcome::Failed, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
-    for row in 1..4 {
-        assert_eq!(running_rows(&run), [row]);
-        run.succeed("a");
-    }
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
-}
-
-#[test]
-fn a_rerun_of_an_earlier_version_is_read_as_it_was_meant() {
-    let stored = r#"{"event":"rerun","nodes":[0]}"#;
-    let event = Event::Rerun { nodes: vec![0], rows_kept: Vec::new() };
-    assert_eq!(serde_json::from_str::<Event>(stored).unwrap(), event);
-    assert_eq!(serde_json::to_string(&event).unwrap(), stored);
 }
 
 #[test]

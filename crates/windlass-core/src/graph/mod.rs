@@ -17,6 +17,8 @@ mod template;
 mod advance_tests;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod rerun_tests;
 
 pub use advance::{Happened, advance, descendants, reruns, resume, settle};
 pub use foresee::foresee;

@@ -6,6 +6,7 @@
 //! inbox in the very step that ends the job, so that nothing can be forgotten between the two.
 
 use super::changes::check_page;
+use super::messages::RunMessage;
 use super::queue::{check_batch, check_lease_ms, check_max};
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId, Token};
@@ -142,7 +143,7 @@ fn half(hash: &blake3::Hash) -> [u8; 16] {
     hash.as_bytes()[..16].try_into().unwrap_or_default()
 }
 
-fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
+pub(super) fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
     if len > max {
         return Err(Error::limit(field, max as u64, len as u64));
     }
@@ -372,37 +373,6 @@ pub struct RunCommitted {
     /// It had been made before.
     pub repeated: bool,
 }
-
-/// Something to say to a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunMessage {
-    /// To this run.
-    pub run: RunId,
-    /// What it says; only engines understand it.
-    pub body: String,
-    /// Takes the lease away from whoever thinks about the run without knowing this.
-    pub interrupts: bool,
-    /// Opens a run that has ended or is stuck; without it, such a run is not told anything.
-    pub reopens: bool,
-    /// Only for a run that has ended with a history of this length; any other refuses the message. So what was decided about an
-    /// ended run is not applied to one that was opened again since. It needs `reopens`.
-    pub ended_with: Option<u64>,
-}
-
-impl RunMessage {
-    /// Refuses what cannot be meant.
-    pub fn check(&self) -> Result<()> {
-        if self.ended_with.is_some() && !self.reopens {
-            return Err(Error::invalid("ended_with", "a message to an ended run opens it again; set `reopens`"));
-        }
-        check_bytes("the message", self.body.len(), RUN_PART_BYTES_MAX)
-    }
-}
-
-/// Why a run that has not ended refuses a message that only an ended one takes.
-pub const RUN_NOT_ENDED: &str = "has not ended; wait for it, or cancel it first";
-/// Why an ended run refuses a message that was meant for an earlier end of it.
-pub const RUN_CHANGED: &str = "was run once more since it was read; look at it, and decide again";
 
 /// What to read of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
