@@ -67,6 +67,7 @@ variants!(setting, SETTINGS, Setting {
     "paused" = Setting::Paused { .. },
     "kind paused" = Setting::KindPaused { .. },
     "group" = Setting::Group { .. },
+    "group cap" = Setting::GroupCap { .. },
 });
 variants!(sweep, SWEEPS, SweepKind {
     "reap" = SweepKind::Reap,

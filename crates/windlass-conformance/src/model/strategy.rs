@@ -313,7 +313,7 @@ fn filter(with_queue: bool) -> impl Strategy<Value = Filter> {
 fn group_settings() -> impl Strategy<Value = GroupSettings> {
     let cap = prop_oneof![12 => 1u32..=3, 1 => Just(0)];
     let weight = prop_oneof![12 => 1u32..=3, 1 => Just(1_001)];
-    (option::of(cap), option::weighted(0.4, rate()), option::weighted(0.3, weight))
+    (option::of(cap), option::weighted(0.6, rate()), option::weighted(0.3, weight))
         .prop_map(|(cap, rate, weight)| GroupSettings { cap, rate, weight })
 }
 
@@ -357,8 +357,10 @@ fn setting() -> impl Strategy<Value = Setting> {
         2 => (0..3usize, prop::bool::weighted(0.4)).prop_map(|(q, paused)| Setting::Paused { queue: queue(q), paused }),
         2 => (0..3usize, 0..3usize, prop::bool::weighted(0.4))
             .prop_map(|(q, k, paused)| Setting::KindPaused { queue: queue(q), kind: kind(k), paused }),
-        3 => (0..3usize, 0..4usize, group_settings())
+        4 => (0..3usize, 0..4usize, group_settings())
             .prop_map(|(q, g, settings)| Setting::Group { queue: queue(q), group: group(g), settings }),
+        1 => (0..3usize, 0..4usize, 1..9u32)
+            .prop_map(|(q, g, cap)| Setting::GroupCap { queue: queue(q), group: group(g), cap }),
         1 => (0..3usize, 0..4usize)
             .prop_map(|(q, g)| Setting::Group { queue: queue(q), group: group(g), settings: GroupSettings::default() }),
     ]

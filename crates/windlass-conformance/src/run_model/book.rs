@@ -278,7 +278,8 @@ impl Book {
     pub(super) fn send(&mut self, message: &RunMessage, now: Timestamp) -> Word {
         let batch = self.next_number();
         let Some(entry) = self.runs.get_mut(&message.run) else { return Word::Missing };
-        if entry.rests() && !message.reopens {
+        let other_end = |len| !entry.state.is_terminal() || entry.history.len() as u64 != len;
+        if entry.rests() && !message.reopens || message.ended_with.is_some_and(other_end) {
             return Word::Refused;
         }
         let before = entry.announced();

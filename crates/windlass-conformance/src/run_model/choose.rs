@@ -37,7 +37,9 @@ impl Chooser {
     }
 
     fn message(&self) -> MessagePlan {
-        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens: self.one_in(3) }
+        let reopens = self.one_in(3);
+        let ended = (reopens && self.one_in(2)).then(|| !self.one_in(4));
+        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended }
     }
 
     fn job(&self) -> JobPlan {

@@ -107,8 +107,11 @@ impl Driver {
     }
 
     fn message(&mut self, plan: MessagePlan) -> RunMessage {
-        let MessagePlan { run, interrupts, reopens } = plan;
-        RunMessage { run: self.run(run), body: self.words("message"), interrupts, reopens }
+        let MessagePlan { run, interrupts, reopens, ended } = plan;
+        let run = self.run(run);
+        let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
+        let ended_with = ended.map(|is_current| if is_current { length } else { length + 1 });
+        RunMessage { run, body: self.words("message"), interrupts, reopens, ended_with }
     }
 
     fn made_job(&mut self, run: RunId, plan: &JobPlan) -> NewJob {
@@ -178,7 +181,8 @@ impl Driver {
             Op::Flood { run, count, bytes } => {
                 let run = self.run(*run);
                 let body = |k: usize| format!("{k} {}", "x".repeat(*bytes));
-                let message = |k| RunMessage { run, body: body(k), interrupts: false, reopens: false };
+                let message =
+                    |k| RunMessage { run, body: body(k), interrupts: false, reopens: false, ended_with: None };
                 self.send(0, (0..*count).map(message).collect(), seen).await
             }
             Op::Remove(runs) => self.remove(runs, seen).await,

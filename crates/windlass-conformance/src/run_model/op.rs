@@ -9,6 +9,8 @@ pub(super) struct MessagePlan {
     pub(super) run: usize,
     pub(super) interrupts: bool,
     pub(super) reopens: bool,
+    /// Only for an ended run: with its history as it is, or with one entry more.
+    pub(super) ended: Option<bool>,
 }
 
 /// Under which id a step starts a job.

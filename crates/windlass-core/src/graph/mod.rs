@@ -19,6 +19,8 @@ mod advance_tests;
 mod foresee_tests;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod rerun_tests;
 
 pub use advance::{Happened, advance, descendants, reruns, resume, settle};
 pub use foresee::{ForeseenLabels, foresee, foresee_labels};

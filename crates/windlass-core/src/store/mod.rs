@@ -7,6 +7,7 @@
 mod changes;
 mod feed;
 mod logs;
+mod messages;
 mod queue;
 mod runs;
 mod schedules;
@@ -30,6 +31,7 @@ pub use feed::{
     FeedRequest, Transition, check_feed_events,
 };
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
+pub use messages::{RUN_CHANGED, RUN_NOT_ENDED, RunMessage};
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
@@ -37,7 +39,7 @@ pub use queue::{
 pub use runs::{
     ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
     RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunList,
-    RunMessage, RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
+    RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};

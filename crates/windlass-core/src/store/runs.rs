@@ -6,6 +6,7 @@
 //! inbox in the very step that ends the job, so that nothing can be forgotten between the two.
 
 use super::changes::check_page;
+use super::messages::RunMessage;
 use super::queue::{check_batch, check_lease_ms, check_max};
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId, Token};
@@ -142,7 +143,7 @@ fn half(hash: &blake3::Hash) -> [u8; 16] {
     hash.as_bytes()[..16].try_into().unwrap_or_default()
 }
 
-fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
+pub(super) fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
     if len > max {
         return Err(Error::limit(field, max as u64, len as u64));
     }
@@ -295,6 +296,8 @@ pub struct ClaimedRun {
     pub inbox: Vec<RunItem>,
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
+    /// How many items that commit takes from the inbox. More than `inbox` has when some of them cannot be read.
+    pub inbox_len: u64,
     /// The time has come that it wanted to be woken at.
     pub woken: bool,
 }
@@ -369,26 +372,6 @@ pub struct RunCommitted {
     pub history_len: u64,
     /// It had been made before.
     pub repeated: bool,
-}
-
-/// Something to say to a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunMessage {
-    /// To this run.
-    pub run: RunId,
-    /// What it says; only engines understand it.
-    pub body: String,
-    /// Takes the lease away from whoever thinks about the run without knowing this.
-    pub interrupts: bool,
-    /// Opens a run that has ended or is stuck; without it, such a run is not told anything.
-    pub reopens: bool,
-}
-
-impl RunMessage {
-    /// Refuses what cannot be meant.
-    pub fn check(&self) -> Result<()> {
-        check_bytes("the message", self.body.len(), RUN_PART_BYTES_MAX)
-    }
 }
 
 /// What to read of a run.

@@ -267,7 +267,7 @@ mod tests {
 
     /// Says something to a run, and lets it handle that and add entries.
     fn advance(tables: &mut SqliteTables<&Connection>, n: u128, history: Vec<Bytes>, state: RunState) {
-        let message = RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false };
+        let message = RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false, ended_with: None };
         let claim = RunClaim {
             engine: WorkerId::new("e").unwrap(),
             kinds: vec![Kind::new("graph").unwrap()],

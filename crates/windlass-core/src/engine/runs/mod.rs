@@ -329,6 +329,7 @@ impl<T: Tables> Step<'_, T> {
             history_len: row.history_len,
             inbox,
             inbox_to,
+            inbox_len: inbox_to.saturating_sub(row.inbox_first),
             woken: row.wake_at.is_some_and(|at| at <= self.now),
         })
     }

@@ -114,12 +114,16 @@ impl Told {
 }
 
 /// What a message does besides.
-pub(super) fn message_flags(message: &RunMessage) -> &'static str {
-    match (message.interrupts, message.reopens) {
+pub(super) fn message_flags(message: &RunMessage) -> String {
+    let flags = match (message.interrupts, message.reopens) {
         (false, false) => "-",
         (true, false) => "i",
         (false, true) => "r",
         (true, true) => "ir",
+    };
+    match message.ended_with {
+        Some(len) => format!("{flags}e{}", len.min(COUNT_MAX)),
+        None => flags.to_owned(),
     }
 }
 
