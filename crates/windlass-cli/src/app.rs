@@ -40,6 +40,11 @@ impl App {
         self.store.as_deref()
     }
 
+    /// The same without a store, for a command that uses one of its own: no advice names the other one.
+    pub(crate) fn without_store(&self) -> Self {
+        Self { ui: self.ui, store: None, examines: self.examines }
+    }
+
     /// Opens the store that was named. An embedded one is made if it is not there.
     pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         self.open(true)
@@ -75,7 +80,7 @@ impl App {
             Some(Error::Timeout { .. }) => failure
                 .hint(format!("the server hangs or is far away; try again, or timeout_ms=30000 in the URL{doctor}")),
             Some(Error::Unknown { .. }) => {
-                failure.hint("it may have happened or not; look before you repeat it: windlass jobs list")
+                failure.hint("it may have happened or not: look before you repeat it, as with windlass jobs list")
             }
             // The server is there, and no store can live on it as it is.
             Some(Error::Incompatible { .. }) if self.examines => failure.made_unavailable(),
@@ -92,6 +97,12 @@ impl App {
         scheme::check(url)?;
         if url.starts_with("memory") {
             self.ui.note("note: memory:// is empty at the start of every command and gone at its end");
+        }
+        if self.redis()?.is_some_and(|options| options.allow_eviction) && !self.examines {
+            self.ui.note(
+                "note: allow_eviction=true: a server that deletes keys when its memory is full may lose all jobs at once; \
+                 windlass doctor says whether this one does",
+            );
         }
         let sqlite = url.starts_with("sqlite://");
         if sqlite {

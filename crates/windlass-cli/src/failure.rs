@@ -5,6 +5,7 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 use windlass::Error;
+use windlass::core::error::LANES_OF_A_QUEUE;
 
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +158,19 @@ impl From<Error> for Failure {
             | Error::RunRefused { .. } => Code::Conflict,
             _ => Code::Failed,
         };
-        Self { error: Some(error.clone()), ..Self::new(code, error.to_string()) }
+        let message = match &error {
+            // Without the advice to repeat the call with its ids: those went with the command.
+            Error::Unknown { reason } => format!("the store's answer was lost: {reason}"),
+            Error::Timeout { reason } => format!("no answer in time: {reason}"),
+            error => error.to_string(),
+        };
+        let hint = match &error {
+            Error::Limit { what, .. } if what.ends_with(LANES_OF_A_QUEUE) => Some(
+                "use another queue, or fewer kinds and sets of labels; those without jobs are not counted".to_owned(),
+            ),
+            _ => None,
+        };
+        Self { error: Some(error), hint, ..Self::new(code, message) }
     }
 }
 

@@ -269,10 +269,7 @@ fn a_job_is_shown_with_everything_about_it() {
     scene.run(&["jobs", "show", &id]).ok().shows(&words);
     let job = scene.run(&["jobs", "show", &id, "--json"]).ok().one();
     assert_eq!((&job["result"], &job["outputs"]["url"]), (&json!({ "sent": true }), &json!("https://x")));
-    assert_eq!(
-        (&job["failures"][0]["message"], &job["explanation"]["reason"]),
-        (&json!("try again"), &json!("ended"))
-    );
+    assert_eq!((&job["failures"][0]["message"], &job["explanation"]["reason"]), (&json!("try again"), &json!("ended")));
 
     // Nobody's terminal: they are what was written.
     scene.run(&["jobs", "logs", &id]).ok().shows(&["#2 first", "#2 second\u{7}\n"]);
@@ -455,6 +452,16 @@ fn schedules_from_add_to_remove() {
 }
 
 #[test]
+fn a_queue_without_room_for_another_kind_says_what_to_do() {
+    let scene = Scene::new();
+    let lines: String = (0..1_024).map(|n| format!("{{\"queue\":\"wide\",\"kind\":\"kind{n}\"}}\n")).collect();
+    scene.run_with(&["enqueue", "--bulk", "-"], lines.as_bytes()).ok();
+    let words = ["with this job the number of kinds", "is 1025, at most 1024", "hint: use another queue"];
+    scene.run(&["enqueue", "wide", "one-more"]).fails(2, &words);
+    scene.run(&["enqueue", "other", "one-more"]).ok();
+}
+
+#[test]
 fn the_length_of_the_feed_is_shown_and_set() {
     let scene = Scene::new();
     // A store that is not there is not made.
@@ -468,9 +475,9 @@ fn the_length_of_the_feed_is_shown_and_set() {
     assert_eq!(scene.run(&["feed", "show", "--json"]).ok().one(), json!({ "events": 6_000, "end": 1 }));
     scene.run(&["doctor"]).shows(&["feed events 6000"]);
     for events in ["0", "999"] {
-        scene.run(&["feed", "set", "--events", events]).fails(2, &["feed_events", "give 1000 to 10000000"]);
+        scene.run(&["feed", "set", "--events", events]).fails(2, &["'--events <N>'", "1000..=10000000"]);
     }
-    scene.run(&["feed", "set", "--events", "10000001"]).fails(2, &["feed_events", "at most 10000000"]);
+    scene.run(&["feed", "set", "--events", "10000001"]).fails(2, &["'--events <N>'", "1000..=10000000"]);
     for events in ["-1", "many", ""] {
         scene.run(&["feed", "set", "--events", events]).fails(2, &["--events"]);
     }

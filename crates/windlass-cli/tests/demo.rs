@@ -9,7 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+use windlass::core::store::{JobQueue, QueueSettings, Retention};
 use windlass::core::time::HANG_GUARD;
+use windlass_sqlite::SqliteStore;
 
 fn windlass(args: &[&str], tmp: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
@@ -136,6 +138,56 @@ fn slow_a_signal_ends_it_as_a_key_does() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("nothing lost, nothing completed twice"), "{output:?}");
     assert_eq!(entries(tmp.path()), 0);
     assert!(processes_of(tmp.path()).is_empty());
+}
+
+/// A demo on a named store whose jobs take a minute, and that has enqueued some of them.
+fn long_demo(tmp: &Path) -> std::process::Child {
+    let args = ["demo", "--store", "sqlite://demo.db", "--latency", "60s", "--lease", "60s", "--no-faults"];
+    let mut demo = windlass(&args, tmp).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("enqueued")), "a line a second");
+    std::thread::spawn(move || lines.for_each(drop));
+    demo
+}
+
+fn settings(tmp: &Path) -> Vec<QueueSettings> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = SqliteStore::open(tmp.join("demo.db")).unwrap();
+    let queues = runtime.block_on(store.queues()).unwrap();
+    assert_eq!(queues.len(), 4, "{queues:?}");
+    queues.into_iter().map(|queue| queue.settings).collect()
+}
+
+#[test]
+fn slow_a_demo_that_is_broken_off_puts_the_settings_of_its_queues_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut demo = long_demo(tmp.path());
+    let pid = rustix::process::Pid::from_child(&demo);
+    // The first signal lets the jobs come to their end, which takes a minute; another breaks that off.
+    let status = loop {
+        if let Some(status) = demo.try_wait().unwrap() {
+            break status;
+        }
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        // sleeps because: signals that are sent at once may arrive as one
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(130));
+    for settings in settings(tmp.path()) {
+        assert_eq!(settings, QueueSettings::default());
+    }
+}
+
+#[test]
+fn slow_the_jobs_of_a_demo_that_was_killed_are_not_kept_for_ever() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut demo = long_demo(tmp.path());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    for settings in settings(tmp.path()) {
+        let Retention { succeeded, failed, cancelled } = settings.retention;
+        assert!([succeeded, failed, cancelled].iter().all(|rule| rule.age_ms.is_some()), "{settings:?}");
+    }
 }
 
 #[test]

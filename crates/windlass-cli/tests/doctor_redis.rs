@@ -343,7 +343,7 @@ fn slow_sentinels_are_asked_for_their_quorum() {
     let words = format!("`mymaster` is at 127.0.0.1:{}", sentinel.primary_port().unwrap());
     let said = finds(&all, "ok", "sentinel", &words)["message"].as_str().unwrap().to_owned();
     assert!(said.contains("3 sentinels know each other, 2 must agree, 2 replicas"), "{said}");
-    finds(&all, "info", "replicas", "with 2 replicas in step");
+    hints(finds(&all, "info", "replicas", "with 2 replicas in step"), "wait_replicas=all");
 
     sentinel.sentinels()[0].kill9();
     let (_, all) = doctor(&scene, &url);

@@ -8,8 +8,10 @@ use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use support::{Scene, claim, fail, report, said, wait};
+use windlass::core::job::Progress;
 use windlass::core::payload::Payload;
-use windlass::core::store::{JobQueue, Outcome};
+use windlass::core::store::{JobQueue, LogAppend, LogLine, LogSink, LogStream, Outcome, RenewRequest, Renewal};
+use windlass::core::time::Timestamp;
 
 /// As somebody would with Ctrl-C.
 fn interrupt(pid: u32) {
@@ -179,4 +181,45 @@ fn a_reader_that_has_gone_is_no_disaster() {
     let mut child = scene.command(&["jobs", "show", "x"]).spawn().unwrap();
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(4));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "reads what another process writes while the test goes on")]
+fn a_job_that_is_removed_at_its_end_was_followed_to_its_end() {
+    let scene = Scene::new();
+    let id = scene.enqueue(&["mail", "welcome"]).to_string();
+    let store = scene.store();
+    let job = wait(claim(&store, "mail", 600_000));
+    let line = LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: "first".into() };
+    let append = LogAppend { lease: job.lease, first: 0, lines: vec![line] };
+    wait(store.append_logs(vec![append])).unwrap().remove(0).unwrap();
+    // Both have seen the job before it ends, and look again when it is gone.
+    let mut logs = scene.start(&["jobs", "logs", &id, "--follow"]);
+    let mut lines = BufReader::new(logs.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("#1 first"));
+    let mut watch = scene.start(&["jobs", "watch", &id]);
+    let mut events = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut percent = 0;
+    let first = std::thread::spawn(move || (events.next().unwrap().unwrap(), events));
+    while !first.is_finished() {
+        // Until the watcher has begun: it shows what happens from then on.
+        percent = (percent + 1) % 100;
+        let progress = Some(Progress { percent, message: String::new() });
+        let renewal = Renewal { lease: job.lease, lease_ms: None, progress };
+        wait(store.renew(RenewRequest { renewals: vec![renewal] })).unwrap().remove(0).unwrap();
+    }
+    let (_, events) = first.join().unwrap();
+    let rest = std::thread::spawn(move || events.map(Result::unwrap).collect::<Vec<_>>());
+    let signal = |name: &str| {
+        for process in [&logs, &watch] {
+            assert!(Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success());
+        }
+    };
+    signal("-STOP");
+    wait(report(&store, &job, Outcome::complete(job.lease)));
+    scene.run(&["jobs", "remove", &id, "--yes"]).ok();
+    signal("-CONT");
+    said(logs.wait_with_output().unwrap()).fails(0, &["was removed", "last lines may be missing"]);
+    said(watch.wait_with_output().unwrap()).ok();
+    assert!(rest.join().unwrap().iter().any(|line| line.ends_with("succeeded")));
 }

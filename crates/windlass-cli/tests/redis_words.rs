@@ -116,6 +116,38 @@ fn a_wait_that_breaks_off_says_that_the_job_is_enqueued() {
 }
 
 #[test]
+fn an_enqueue_whose_answer_is_lost_names_its_job_and_says_what_to_do() {
+    let primary = Redis::start().unwrap();
+    let replica = Redis::builder().config("replicaof", &format!("127.0.0.1 {}", primary.port())).start().unwrap();
+    assert_eq!(primary.command(&["WAIT", "1", "60000"]).unwrap(), "1");
+    let (scene, url) = (Scene::new(), format!("{}?wait_replicas=1&timeout_ms=1000", primary.url()));
+    scene.run(&["enqueue", "mail", "welcome", "--store", &url]).ok();
+    // From now on changes are made, and nobody confirms them.
+    replica.pause().unwrap();
+    let said = scene.run(&["enqueue", "mail", "welcome", "--store", &url]).fails(3, &["whether the job 0-"]);
+    assert!(!said.err.contains("same ids"), "{said:?}");
+    let id = said.err.split([' ', '`']).find(|word| word.starts_with("0-")).unwrap();
+    assert!(said.err.contains(&format!("windlass jobs show {id}")), "{said:?}");
+    scene.run(&["jobs", "show", id, "--store", &primary.url()]).ok();
+    let args = ["enqueue", "mail", "welcome", "--id", "mine", "--store", &url];
+    scene.run(&args).fails(3, &["whether the job 0-", "repeat the command", "--id"]);
+    let bulk = ["enqueue", "--bulk", "-", "--store", &url];
+    let said = scene.run_with(&bulk, b"{\"queue\":\"mail\",\"kind\":\"k\"}\n");
+    said.fails(3, &["whether line 1 is enqueued", "enqueued before that: 0 jobs"]);
+    let said = scene.run(&["queues", "pause", "mail", "--store", &url]).fails(3, &["answer was lost", "look before"]);
+    assert!(!said.err.contains("same ids"), "{said:?}");
+}
+
+#[test]
+fn a_store_that_may_be_evicted_is_warned_about() {
+    let server = Redis::builder().config("maxmemory-policy", "allkeys-lru").start().unwrap();
+    let (scene, url) = (Scene::new(), format!("{}?allow_eviction=true", server.url()));
+    let said = scene.run(&["enqueue", "mail", "welcome", "--store", &url]).ok();
+    assert!(said.err.contains("allow_eviction=true") && said.err.contains("windlass doctor"), "{said:?}");
+    assert_eq!(scene.run(&["jobs", "list", "--store", &url, "--json"]).ok().err, "");
+}
+
+#[test]
 fn the_doctor_takes_a_url_and_sends_nobody_to_itself() {
     let server = Redis::start().unwrap();
     let (scene, url) = (Scene::new(), format!("{}?connect_timeout_ms=300", server.url()));

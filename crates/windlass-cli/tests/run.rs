@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command};
 use support::{Said, Scene, said};
+use windlass::core::time::HANG_GUARD;
 
 const CI: &str = "
 name: ci
@@ -81,6 +82,101 @@ fn a_local_run_that_nobody_here_can_do_is_refused() {
     local(&scene, &[]).fails(1, &["send-mail", "--store"]);
     let scene = self::scene("jobs: { a: { rum: true } }");
     local(&scene, &[]).fails(1, &["rum", "did you mean `run`?", "ci.yml:1:14"]);
+}
+
+/// A process that must end by itself. It is killed when it does not.
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "reads what another process writes while the test goes on")]
+fn ends(command: &mut Command) -> Said {
+    let child = command.spawn().unwrap();
+    let (pid, (done, ended)) = (child.id().to_string(), std::sync::mpsc::channel());
+    let output = std::thread::spawn(move || {
+        let output = child.wait_with_output().unwrap();
+        let _ = done.send(());
+        output
+    });
+    if ended.recv_timeout(HANG_GUARD).is_err() {
+        let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        panic!("it does not end: {:?}", said(output.join().unwrap()));
+    }
+    said(output.join().unwrap())
+}
+
+#[test]
+fn a_local_run_offers_labels_that_read_inputs() {
+    let text = "
+inputs:
+  where: { default: here }
+  zones: { default: '[\"eu\"]' }
+jobs:
+  a: { labels: ['on-${{ inputs.where }}'], run: 'echo a ran' }
+  b: { strategy: { matrix: '${{ fromJSON(inputs.zones) }}' }, labels: ['${{ matrix.value }}'], run: 'echo b ran' }
+";
+    let scene = scene(text);
+    ends(&mut scene.command(&["run", "ci.yml", "--local"])).ok().shows(&["a │ a ran", "│ b ran"]);
+    let more = ["run", "ci.yml", "--local", "--store", "sqlite://named.db", "--input", "where=there"];
+    ends(&mut scene.command(&more)).ok().shows(&["a │ a ran"]);
+}
+
+#[test]
+fn a_local_run_whose_labels_depend_on_its_jobs_is_refused_and_starts_nothing() {
+    let text = "
+jobs:
+  pick: { run: 'echo where=eu >> \"$WINDLASS_OUTPUT\"', outputs: [where] }
+  go: { needs: pick, labels: ['${{ needs.pick.outputs.where }}'], run: echo gone }
+";
+    let scene = scene(text);
+    let words = ["`go`", "${{ needs.pick.outputs.where }}", "windlass worker --allow-commands --labels"];
+    ends(&mut scene.command(&["run", "ci.yml", "--local"])).fails(1, &words);
+    let named = ["run", "ci.yml", "--local", "--store", "sqlite://jobs.db"];
+    ends(&mut scene.command(&named)).fails(1, &words);
+    assert!(!scene.path("jobs.db").exists());
+}
+
+#[test]
+fn a_local_run_that_cannot_be_worked_on_is_not_started() {
+    let scene = scene("jobs: { a: { run: echo a } }");
+    scene.run(&["runs", "list", "--store", "sqlite://jobs.db?create=true"]).ok();
+    let named = ["run", "ci.yml", "--local", "--store", "sqlite://jobs.db"];
+    for wrong in [&["--secret", "NOT_SET_ANYWHERE"][..], &["--artifacts", "ftp://x"], &["--slots", "0"]] {
+        let args: Vec<&str> = named.iter().chain(wrong).copied().collect();
+        let said = ends(&mut scene.command(&args));
+        assert_ne!(said.code, 0, "{said:?}");
+        let runs = scene.run(&["runs", "list", "--json"]).ok().json();
+        assert_eq!(runs.len(), 0, "{wrong:?} is refused, and the run was started: {runs:?}");
+    }
+}
+
+#[test]
+fn flags_for_commands_are_refused_where_no_command_is_run() {
+    let scene = scene("jobs: { a: { run: echo a } }");
+    let flags = [
+        ["--secret", "HOME"],
+        ["--pass", "HOME"],
+        ["--grace", "5s"],
+        ["--artifacts", "made"],
+        ["--limit-cpu", "1"],
+        ["--limit-memory", "64"],
+        ["--slots", "4"],
+    ];
+    for [flag, value] in flags {
+        let advice = format!("windlass worker --allow-commands {flag}");
+        scene.run(&["run", "ci.yml", "--detach", flag, value]).fails(2, &[flag, "--local", &advice]);
+        if flag != "--slots" {
+            let needs = format!("{flag} needs --allow-commands");
+            ends(&mut scene.command(&["worker", flag, value])).fails(2, &[&needs]);
+        }
+    }
+    assert!(!scene.path("jobs.db").exists());
+}
+
+#[test]
+fn a_local_run_that_is_forgotten_is_not_named_in_advice() {
+    let scene = scene("jobs: { a: { run: 'false' } }");
+    let said = local(&scene, &[]);
+    assert_eq!((said.code, said.err.as_str()), (1, ""), "{said:?}");
+    let kept = local(&scene, &["--store", "sqlite://kept.db"]);
+    kept.fails(1, &["windlass runs rerun", "--failed"]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn park(scene: &Scene, run: RunId, why: &str) {
         let store = scene.store();
         let ClaimedRun { lease, history_len, .. } = store.claim_runs(claim).await.unwrap().runs.remove(0);
         let step = RunStep { stuck: Some(why.to_owned()), ..RunStep::nothing() };
-        let commit = RunCommit { lease, history_len, inbox_to: 0, keep_ms: None, step };
+        let commit = RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step };
         store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
     });
 }

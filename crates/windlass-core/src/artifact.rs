@@ -428,8 +428,9 @@ pub struct Put {
     /// What becomes of it.
     pub artifact: Artifact,
     /// The attempt that uploads: a later one wins over an earlier one, however late that one arrives. Of the same attempt
-    /// the last upload wins.
-    pub attempt: u32,
+    /// the last upload wins. A job takes [`ClaimedJob::claim_number`](crate::store::ClaimedJob::claim_number), because the
+    /// numbers of its attempts repeat.
+    pub attempt: u64,
     /// What it may be.
     pub limits: Limits,
 }

@@ -97,6 +97,7 @@ pub enum Error {
         /// The run.
         run: RunId,
         /// Why not, and what to do.
+        #[serde(rename = "reason")]
         why: String,
     },
     /// A bound of the contract was exceeded.
@@ -111,6 +112,9 @@ pub enum Error {
     },
 }
 
+/// How `Limit::what` ends when a queue has no room for another lane.
+pub const LANES_OF_A_QUEUE: &str = "of the queue";
+
 impl Error {
     /// A request that makes no sense.
     pub fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -120,6 +124,15 @@ impl Error {
     /// A bound that was exceeded.
     pub fn limit(what: impl Into<String>, max: u64, got: u64) -> Self {
         Self::Limit { what: what.into(), max, got }
+    }
+
+    /// A job that would bring its queue more lanes than it may have, `got` in all.
+    pub fn too_many_lanes(has_labels: bool, max: u64, got: u64) -> Self {
+        let what = match has_labels {
+            true => "number of lanes with labels (kinds and sets of labels)",
+            false => "number of kinds without labels",
+        };
+        Self::limit(format!("with this job the {what} {LANES_OF_A_QUEUE}"), max, got)
     }
 
     /// Something that is not there.

@@ -203,7 +203,13 @@ fn step() -> RunStep {
 }
 
 fn message() -> RunMessage {
-    RunMessage { run: run_id(8), body: r#"{"approve":true}"#.to_owned(), interrupts: true, reopens: true }
+    RunMessage {
+        run: run_id(8),
+        body: r#"{"approve":true}"#.to_owned(),
+        interrupts: true,
+        reopens: true,
+        ended_with: Some(4),
+    }
 }
 
 fn run() -> Run {
@@ -244,12 +250,13 @@ fn claimed() -> Claimed {
             expires_at: at(30),
             spec: Arc::new(plain_spec()),
             stalls: 1,
+            retries: 1,
             created_at: at(0),
             ready_at: at(1),
         }],
         mark: WorkMark(u64::MAX),
         next_at: Some(at(5)),
-        told_for_ms: Some(20_000),
+        poll_after_ms: Some(20_000),
     }
 }
 
@@ -428,7 +435,7 @@ fn job_queue() -> Vec<(Call, Answer)> {
             }),
         ),
         (
-            Call::Sweep { sweep: Sweep { kind: SweepKind::Reap, max: 100 } },
+            Call::Sweep { request: Sweep { kind: SweepKind::Reap, max: 100 } },
             Answer::Sweep(Swept { handled: 1, more: true, next_at: Some(at(5)) }),
         ),
     ]
@@ -464,12 +471,12 @@ fn logs_workers_schedules() -> Vec<(Call, Answer)> {
         ),
         (
             Call::Fire {
-                fire: Fire {
+                request: Fire {
                     name: "nightly".try_into().unwrap(),
-                    expected: Some(at(60)),
+                    expected_tick: Some(at(60)),
                     revision: 2,
                     jobs: vec![NewJob::new(job_id(2), plain_spec())],
-                    next: Some(at(120)),
+                    next_tick: Some(at(120)),
                     skip_if_running: true,
                 },
             },
@@ -501,6 +508,7 @@ fn runs() -> Vec<(Call, Answer)> {
             RunItem::Message { at: at(3), body: "{}".to_owned() },
         ],
         inbox_to: 6,
+        inbox_len: 2,
         woken: true,
     };
     vec![
@@ -536,7 +544,7 @@ fn runs() -> Vec<(Call, Answer)> {
                     lease: run_lease(),
                     history_len: 4,
                     inbox_to: 6,
-                    keep_ms: Some(10_000),
+                    lease_ms: Some(10_000),
                     step: step(),
                 }],
             },
@@ -578,6 +586,7 @@ fn every_event() -> Vec<FeedEvent> {
         Setting::Queue { queue: queue(), settings: queue_settings() },
         Setting::Paused { queue: queue(), paused: true },
         Setting::KindPaused { queue: queue(), kind: kind(), paused: true },
+        Setting::GroupCap { queue: queue(), group: "tenant-1".try_into().unwrap(), cap: 1 },
         Setting::Group { queue: queue(), group: "tenant-1".try_into().unwrap(), settings: group_settings() },
     ];
     let transition = Transition {

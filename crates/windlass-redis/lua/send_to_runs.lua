@@ -2,7 +2,7 @@
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; count, then of each its run, flags as in steps.lua, and body
--- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, or `stuck <why>`
+-- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, `stuck <why>`, `running`, or `changed`
 -- Bounds  one round per message
 
 local n = E.num()

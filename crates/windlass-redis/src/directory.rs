@@ -8,12 +8,16 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use windlass_core::Result;
 use windlass_core::name::{Kind, Label, Labels, QueueName};
 use windlass_core::store::{ClaimRequest, QueueCounts, QueueSettings, QueueStatus};
 
 /// What `queues.lua` answers for each queue.
 const QUEUE_ITEMS: usize = 7;
+/// How often queues that cannot be read are looked at again. A repair of the settings alone does not change the version.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Between the kind and the labels of a lane; no name contains it.
 const BETWEEN: char = '\u{1f}';
 
@@ -125,6 +129,8 @@ struct Inner {
     /// Versions of queues that the scripts can read and this program cannot, such as those with damaged settings. A claim is
     /// planned without their jobs, so that the other queues of its worker go on.
     unreadable: HashMap<QueueName, Bytes>,
+    /// When those were last looked at again.
+    looked_again_at: Option<Instant>,
     lanes: HashMap<u64, Arc<Lane>>,
 }
 
@@ -171,6 +177,23 @@ impl Directory {
     /// Whether the scripts can read a queue and this program cannot.
     pub(crate) fn is_unreadable(&self, name: &QueueName) -> bool {
         self.inner.read().unreadable.contains_key(name)
+    }
+
+    /// Those of these queues that cannot be read, if it is time to look at them again.
+    pub(crate) fn to_look_at_again(&self, names: &[QueueName], now: impl FnOnce() -> Instant) -> Vec<QueueName> {
+        let found: Vec<QueueName> = {
+            let inner = self.inner.read();
+            names.iter().filter(|name| inner.unreadable.contains_key(*name)).cloned().collect()
+        };
+        if found.is_empty() {
+            return found;
+        }
+        let (now, mut inner) = (now(), self.inner.write());
+        if inner.looked_again_at.is_some_and(|at| now.duration_since(at) < LOOK_AGAIN) {
+            return Vec::new();
+        }
+        inner.looked_again_at = Some(now);
+        found
     }
 
     pub(crate) fn lane(&self, id: u64) -> Option<Arc<Lane>> {

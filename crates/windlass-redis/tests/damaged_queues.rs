@@ -11,8 +11,8 @@ use support::{block, claim_request, enqueue, enqueue_one, fresh_url, get, job, j
 use windlass_core::Error;
 use windlass_core::job::NewJob;
 use windlass_core::name::QueueName;
-use windlass_core::store::{ClaimRequest, EnqueueRequest, JobQueue, QueueSettings, Setting};
-use windlass_core::time::VirtualClock;
+use windlass_core::store::{ClaimRequest, EnqueueRequest, JobQueue, QueueSettings, ReportRequest, Setting};
+use windlass_core::time::{HANG_GUARD, VirtualClock};
 use windlass_redis::RedisStore;
 use windlass_servers::Redis;
 
@@ -155,6 +155,37 @@ fn settings_that_cannot_be_read_keep_no_worker_from_its_other_queues() {
             let queue: QueueName = "q".try_into().unwrap();
             store.configure(Setting::Queue { queue, settings: QueueSettings::default() }).await.unwrap();
             assert_eq!(store.claim(both(9)).await.unwrap().jobs.len(), 1, "{settings:?}");
+        }
+    });
+}
+
+/// A repair of the field alone does not change the version of the queue, so no claim is answered `stale`.
+#[test]
+fn a_queue_whose_settings_were_repaired_in_the_store_is_claimed_again_beside_others() {
+    let server = Redis::start().unwrap();
+    block(async {
+        for with_report in [false, true] {
+            let scene = Scene::new(&server).await;
+            let field = format!("s{}", scene.queue);
+            let settings = "0 - - - - - - - -\n{}";
+            scene.raw.set("meta", &field, "0 - - - - - - - -\n{noise").await;
+            let store = scene.store();
+            assert_eq!(store.claim(both(9)).await.unwrap().jobs.len(), 1, "of the other queue");
+            scene.raw.set("meta", &field, settings).await;
+            let claimed = async {
+                loop {
+                    let report = ReportRequest { worker: both(9).worker, outcomes: Vec::new() };
+                    let claimed = match with_report {
+                        true => store.report_and_claim(report, both(9)).await.unwrap().claimed,
+                        false => store.claim(both(9)).await.unwrap(),
+                    };
+                    if !claimed.jobs.is_empty() {
+                        return claimed.jobs;
+                    }
+                }
+            };
+            let claimed = tokio::time::timeout(HANG_GUARD, claimed).await.expect("the repaired queue is claimed");
+            assert_eq!(claimed[0].spec.queue.as_str(), "q");
         }
     });
 }

@@ -91,8 +91,13 @@ fn what_happens_to_a_run_wakes_an_engine_elsewhere() {
         assert_eq!(store.claim_runs(request("a", "graph", 1)).await.unwrap().runs.len(), 1);
         scene.create(new_run(2, "graph")).await;
         let (store, found) = scene.engine("b", "graph").await;
-        let message =
-            RunMessage { run: RunId::from_parts(0, 2), body: String::new(), interrupts: false, reopens: false };
+        let message = RunMessage {
+            run: RunId::from_parts(0, 2),
+            body: String::new(),
+            interrupts: false,
+            reopens: false,
+            ended_with: None,
+        };
         scene.doer.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         woken(&store, &found).await;
         assert_eq!(store.claim_runs(request("b", "graph", 1)).await.unwrap().runs.len(), 1);

@@ -91,7 +91,7 @@ impl Scene {
                 let state = if heard { RunState::Succeeded } else { RunState::Running };
                 let &ClaimedRun { lease, history_len, inbox_to, .. } = &run;
                 let step = RunStep { state, ..step() };
-                let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step };
+                let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step };
                 let committed = self.store.commit_runs(vec![commit]).await.unwrap().remove(0);
                 if heard && committed.is_ok() {
                     done.push(lease.run);
@@ -135,7 +135,8 @@ fn a_damaged_run_is_set_aside_shown_and_removable_and_the_others_go_on() {
             assert_eq!(scene.damaged().await, [victim], "{n}");
             let read = scene.store.read_runs(vec![RunRead::brief(victim)]).await.unwrap().remove(0).unwrap();
             assert!(read.run.damaged.is_some());
-            let message = RunMessage { run: victim, body: "hello".to_owned(), interrupts: true, reopens: true };
+            let message =
+                RunMessage { run: victim, body: "hello".to_owned(), interrupts: true, reopens: true, ended_with: None };
             let refused = scene.store.send_to_runs(vec![message]).await.unwrap().remove(0);
             assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
             assert_eq!(scene.raw.members("run_ready", &victim.to_string()).await, Vec::<Vec<u8>>::new());
@@ -212,7 +213,13 @@ fn a_damaged_item_is_left_out() {
     block(async {
         let scene = Scene::new().await;
         for body in ["one", "two", "three"] {
-            let message = RunMessage { run: scene.runs[0], body: body.to_owned(), interrupts: false, reopens: false };
+            let message = RunMessage {
+                run: scene.runs[0],
+                body: body.to_owned(),
+                interrupts: false,
+                reopens: false,
+                ended_with: None,
+            };
             scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         }
         let items = scene.raw.items("inbox").await;
@@ -220,7 +227,7 @@ fn a_damaged_item_is_left_out() {
         scene.raw.set("inbox", field(b"two"), "nonsense").await;
         scene.raw.delete("inbox", field(b"one")).await;
         let run = scene.claim().await.remove(0);
-        assert_eq!((run.inbox.len(), run.inbox_to), (1, 3));
+        assert_eq!((run.inbox.len(), run.inbox_to, run.inbox_len), (1, 3, 3));
     });
 }
 
@@ -229,23 +236,25 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     block(async {
         let scene = Scene::new().await;
         let run = scene.runs[0];
-        let message = |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false };
+        let message =
+            |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false, ended_with: None };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         let items = scene.raw.items("inbox").await;
         let damaged =
             items.iter().find(|(_, item)| item.ends_with(b" 3;") || item.ends_with(b"\n3;")).unwrap().0.clone();
         scene.raw.set("inbox", damaged, "nonsense").await;
-        let mut messages = 0;
+        let (mut messages, mut items) = (0, 0);
         // The first claim reads 1,000 items, the second one the others.
         for _ in 0..2 {
             let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
+            items += claimed.inbox_len;
             messages += claimed.inbox.iter().filter(|item| matches!(item, RunItem::Message { .. })).count();
             let &ClaimedRun { lease, history_len, inbox_to, .. } = &claimed;
-            let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+            let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
             scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
         }
-        assert_eq!(messages, 1_499);
+        assert_eq!((messages, items), (1_499, 1_500));
     });
 }
 
@@ -256,10 +265,10 @@ fn a_long_history_goes_bit_by_bit() {
         scene.end_jobs().await;
         let run = scene.claim().await.remove(0);
         let mut history_len = run.history_len;
-        for keep_ms in [Some(LEASE_MS), Some(LEASE_MS), None] {
-            let state = if keep_ms.is_none() { RunState::Failed } else { RunState::Running };
+        for lease_ms in [Some(LEASE_MS), Some(LEASE_MS), None] {
+            let state = if lease_ms.is_none() { RunState::Failed } else { RunState::Running };
             let step = RunStep { history: vec![Bytes::from_static(b"x"); 9_999], state, ..RunStep::nothing() };
-            let commit = RunCommit { lease: run.lease, history_len, inbox_to: 0, keep_ms, step };
+            let commit = RunCommit { lease: run.lease, history_len, inbox_to: 0, lease_ms, step };
             history_len = scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap().history_len;
         }
         scene.store.remove_runs(vec![run.lease.run]).await.unwrap().remove(0).unwrap();
@@ -409,12 +418,13 @@ fn a_lost_wake_up_can_be_made_good_by_a_message() {
         let run = scene.claim().await.remove(0);
         let step = RunStep { wake: Some(Due::DelayMs(10)), ..step() };
         let &ClaimedRun { lease, history_len, inbox_to, .. } = &run;
-        let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step };
+        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step };
         scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
         scene.raw.remove("run_wake", lease.run.to_string()).await;
         scene.clock.advance_ms(20);
         assert!(scene.claim().await.iter().all(|run| run.lease.run != lease.run));
-        let message = RunMessage { run: lease.run, body: String::new(), interrupts: false, reopens: false };
+        let message =
+            RunMessage { run: lease.run, body: String::new(), interrupts: false, reopens: false, ended_with: None };
         scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         let claimed = scene.claim().await;
         assert!(claimed.iter().any(|run| run.lease.run == lease.run && run.woken));

@@ -202,3 +202,17 @@ fn a_hint_that_ends_too_far_ahead_was_given_before_the_clock_was_set_back() {
         assert_eq!(ask_in_ms(&deputy, "d").await, TTL_MS);
     });
 }
+
+/// The moments to ask were given out to a larger fleet, or before the clock was set back.
+#[test]
+fn no_worker_rests_for_longer_than_a_round_after_the_end_of_the_hint() {
+    let set = Setting::new();
+    block(async {
+        let store = set.open();
+        assert_eq!(ask(&store, "a").await, Timekeeping::Keeps);
+        for n in 0..250 {
+            let rest_ms = ask_in_ms(&store, &format!("w{n}")).await;
+            assert!(rest_ms <= TTL_MS + 20_000, "the worker {n} rests for {rest_ms} ms");
+        }
+    });
+}

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use support::{block, claim, fresh_url, job_with, keep, open_with_scripts, virtual_clock};
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, KeepFor, NewJob};
-use windlass_core::name::{DedupKey, GroupName, Kind, QueueName};
+use windlass_core::name::{DedupKey, GroupName, Kind, QueueName, WorkerId};
 use windlass_core::payload::Payload;
 use windlass_core::store::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, EnqueueRequest, Filter, GroupSettings, JobQueue, LogAppend, LogLine,
-    LogSink, LogStream, MINUTES_KEPT, NewRun, QueueSettings, RunState, RunStep, RunStore, Setting, Sweep, SweepKind,
+    LogSink, LogStream, MINUTES_KEPT, NewRun, QueueSettings, RunClaim, RunCommit, RunState, RunStep, RunStore, Setting,
+    Sweep, SweepKind,
 };
 use windlass_core::time::{Timestamp, VirtualClock};
 use windlass_redis::link::Script;
@@ -346,21 +347,19 @@ fn slow_pruning_dedup_keys_that_ran_out_is_bounded_by_work() {
     });
 }
 
+async fn create_run(store: &RedisStore, id: RunId, step: RunStep) {
+    let (kind, nothing) = (Kind::new("graph").unwrap(), Bytes::new());
+    let (definition, input) = (nothing.clone(), nothing);
+    let run = NewRun { id, kind, name: String::new(), definition, input, keep_ms: Some(1_000), step };
+    store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+}
+
 /// Runs that have ended, each with so many entries.
 async fn ended_runs(store: &RedisStore, count: u128, entries: usize) -> Vec<RunId> {
     let ids: Vec<RunId> = (1..=count).map(|n| RunId::from_parts(0, n)).collect();
     for id in &ids {
         let history = vec![Bytes::from_static(b"entry"); entries];
-        let run = NewRun {
-            id: *id,
-            kind: Kind::new("graph").unwrap(),
-            name: String::new(),
-            definition: Bytes::new(),
-            input: Bytes::new(),
-            keep_ms: Some(1_000),
-            step: RunStep { history, state: RunState::Succeeded, ..RunStep::nothing() },
-        };
-        store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
+        create_run(store, *id, RunStep { history, state: RunState::Succeeded, ..RunStep::nothing() }).await;
     }
     ids
 }
@@ -383,6 +382,36 @@ fn slow_the_removal_of_runs_is_bounded_by_work() {
             }
         });
     }
+}
+
+/// Runs with so many ready jobs each, and the commits that cancel all of these.
+async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec<RunCommit> {
+    let mut commits = Vec::new();
+    for id in (1..=count).map(|n| RunId::from_parts(0, n)) {
+        let jobs: Vec<NewJob> = (0..jobs).map(|_| job_with(|spec| spec.run = Some(id))).collect();
+        let cancel = jobs.iter().map(NewJob::effective_id).collect();
+        create_run(store, id, RunStep { jobs, ..RunStep::nothing() }).await;
+        let engine = WorkerId::new("e").unwrap();
+        let claim =
+            RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(id), max: 1, lease_ms: 60_000 };
+        let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
+        let step = RunStep { cancel, ..RunStep::nothing() };
+        commits.push(RunCommit { lease, history_len: 0, inbox_to: 0, lease_ms: None, step });
+    }
+    commits
+}
+
+/// An engine cancels up to 500 jobs in a step, and commits the steps of many runs in one call.
+#[test]
+fn commits_that_cancel_many_jobs_are_bounded_by_work() {
+    let set = Counted::new();
+    block(async {
+        let commits = cancelling_commits(&set.store, 20, 100).await;
+        for answer in set.store.commit_runs(commits).await.unwrap() {
+            answer.unwrap();
+        }
+        assert_eq!(set.store.queues().await.unwrap()[0].counts.cancelled, 2_000);
+    });
 }
 
 /// A fleet whose processes have new names after each start.

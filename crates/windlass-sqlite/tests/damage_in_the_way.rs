@@ -351,7 +351,8 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         let new =
             NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
         scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
-        let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false };
+        let message =
+            |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         // What was just written is kept in memory; another process reads the file.
@@ -365,18 +366,19 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
             max: 1,
             lease_ms: 60_000,
         };
-        let mut bodies = Vec::new();
+        let (mut bodies, mut taken) = (Vec::new(), 0);
         while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
+            taken += claimed.inbox_len;
             bodies.extend(claimed.inbox.into_iter().map(|item| match item {
                 RunItem::Message { body, .. } => body,
                 other @ RunItem::JobEnded(_) => panic!("{other:?}"),
             }));
             let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-            let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+            let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
             scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
         }
         let readable: Vec<String> = (0..1_500).filter(|n| *n != 3).map(|n: u32| n.to_string()).collect();
-        assert_eq!(bodies.len(), readable.len());
+        assert_eq!((bodies.len(), taken), (readable.len(), 1_500));
         assert_eq!(bodies, readable);
     });
 }

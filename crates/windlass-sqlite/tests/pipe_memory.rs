@@ -6,5 +6,5 @@
 mod pipe;
 
 fn main() {
-    pipe::main(pipe::Kind::Memory);
+    pipe::main(false);
 }

@@ -133,13 +133,17 @@ impl Client {
     /// The ids are ours, so a call whose answer got lost may be repeated.
     async fn send(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
         let request = EnqueueRequest::new(jobs);
+        let mut answers = self.store.enqueue(request.clone()).await;
         for n in 1..TRIES {
-            match self.store.enqueue(request.clone()).await {
-                Err(error) if error.is_outcome_unknown() => tokio::time::sleep(TRY_AGAIN * n).await,
-                answer => return answer,
+            if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
+                break;
             }
+            tokio::time::sleep(TRY_AGAIN * n).await;
+            let of_job = |(answer, job): (Result<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
+            let repeated = self.store.enqueue(request.clone()).await;
+            answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
         }
-        self.store.enqueue(request).await
+        answers
     }
 
     fn ticket<J: Job>(&self, enqueued: Enqueued) -> Ticket<J> {

@@ -36,9 +36,11 @@ pub(crate) struct Call {
 }
 
 /// Ends a [`Call`] when it is dropped.
+#[cfg(feature = "tower")]
 #[derive(Debug)]
 pub(crate) struct CallGuard(Arc<Call>);
 
+#[cfg(feature = "tower")]
 impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::SeqCst);

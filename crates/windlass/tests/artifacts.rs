@@ -223,6 +223,25 @@ async fn a_folder_in_the_place_of_a_file_is_refused() {
 }
 
 #[tokio::test]
+async fn what_a_killed_download_left_is_not_uploaded() {
+    let place = Place::new();
+    place.write(".windlass-download-0/0", b"half");
+    place.write("sub/a.txt", b"a");
+    place.write("sub/.windlass-download-1/0", b"half");
+    place.write("sub/.windlass-download-1/deep/1", b"half");
+    place.write(".windlass-downloads", b"no folder of a download");
+    let store = place.folder_store();
+    for patterns in [&["."][..], &["**"], &["*", "**/*"], &["sub/**", ".windlass-downloads"]] {
+        let manifest = place.upload(&store, patterns).await.unwrap();
+        let paths: Vec<&str> = manifest.files().iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, [".windlass-downloads", "sub/a.txt"], "{patterns:?}");
+    }
+    for pattern in [".windlass-download-0", "sub/.windlass-download-1/0", ".windlass-download-0/*"] {
+        assert_refused(place.upload(&store, &[pattern]).await, pattern.trim_end_matches("/*"));
+    }
+}
+
+#[tokio::test]
 async fn a_link_in_the_source_is_refused_by_name() {
     let place = Place::new();
     let store = place.folder_store();

@@ -6,23 +6,29 @@
 mod support;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use support::commands::{TIMEOUT, run, run_with, script_with, time_out};
-use support::{LONG, Running, memory};
+use std::time::Duration;
+use support::commands::{Steps, TIMEOUT, run, run_with, script_with, time_out};
+use support::{LONG, Running, faulty, memory, stored};
 use tokio::sync::Notify;
 use windlass::artifacts::{
     self, Artifact, ArtifactName, ArtifactResult, ArtifactSource, ArtifactStore, Checked, FileEntry, Limits, Manifest,
     Put, RunKey,
 };
 use windlass::command::Commands;
-use windlass::core::job::FailureClass;
-use windlass::core::store::{RunState, Store};
+use windlass::core::job::{FailureClass, Job as StoredJob, State};
+use windlass::core::memory::MemoryStore;
+use windlass::core::random::StrongRandom;
+use windlass::core::store::{RunState, Store, Sweep, SweepKind};
+use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::graph::{Graph, Work, yaml};
 use windlass::runs::{NewGraphRun, Rerun, RunStatus, Runs};
-use windlass::{Options, Worker};
+use windlass::{Client, Options, Ticket, Waited, Worker, WorkerBuilder};
+use windlass_conformance::faults::{Fault, Method};
 
 fn kept() -> Arc<dyn ArtifactStore> {
     artifacts::open("memory://").unwrap()
@@ -185,6 +191,134 @@ async fn a_place_that_never_answers_is_not_waited_for_longer_than_the_job_may_ta
         assert_eq!(ran.error(), format!("it took longer than its {} ms, in {place}", TIMEOUT.as_millis()));
         assert_eq!(ran.class(), FailureClass::Timeout);
     }
+}
+
+/// An artifact store that accepts the first upload and never answers it. It keeps that upload, so that a test can carry it
+/// out late.
+#[derive(Debug)]
+struct FirstUploadHangs {
+    inner: Arc<dyn ArtifactStore>,
+    first: Mutex<Option<Put>>,
+    began: Notify,
+}
+
+impl FirstUploadHangs {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { inner: kept(), first: Mutex::new(None), began: Notify::new() })
+    }
+
+    /// Carries the first upload out, with this content.
+    async fn finish_first(&self, content: &str) {
+        let source = tempfile::tempdir().unwrap();
+        fs::write(source.path().join("file"), content).unwrap();
+        let put = self.first.lock().take().expect("an upload has begun");
+        artifacts::upload(self.inner.as_ref(), &put, source.path(), &["file"]).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for FirstUploadHangs {
+    async fn put(&self, put: &Put, source: &dyn ArtifactSource) -> ArtifactResult<Manifest> {
+        let is_first = {
+            let mut first = self.first.lock();
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| put.clone());
+            is_first
+        };
+        if is_first {
+            self.began.notify_one();
+            std::future::pending::<()>().await;
+        }
+        self.inner.put(put, source).await
+    }
+
+    async fn manifest(&self, artifact: &Artifact) -> ArtifactResult<Manifest> {
+        self.inner.manifest(artifact).await
+    }
+
+    async fn get(&self, artifact: &Artifact, file: &FileEntry) -> ArtifactResult<Checked> {
+        self.inner.get(artifact, file).await
+    }
+
+    async fn list(&self, run: &RunKey) -> ArtifactResult<Vec<ArtifactName>> {
+        self.inner.list(run).await
+    }
+
+    async fn remove(&self, run: &RunKey) -> ArtifactResult<()> {
+        self.inner.remove(run).await
+    }
+}
+
+/// A job whose first upload is not answered.
+struct Uploading {
+    store: Arc<dyn Store>,
+    client: Client,
+    ticket: Ticket<Steps>,
+    kept: Arc<FirstUploadHangs>,
+}
+
+impl Uploading {
+    /// Returns when the upload has begun, with the worker that runs the job. The worker does not renew leases.
+    async fn start(store: Arc<dyn Store>, stalls: u32) -> (Self, Running) {
+        let (client, kept) = (Client::new(Arc::clone(&store)), FirstUploadHangs::new());
+        let payload = job("echo new > file", json!({ "upload": { "dist": ["file"] } }));
+        let ticket = client.enqueue_with(Steps(payload), Options::new().attempts(1).stalls(stalls)).await.unwrap();
+        let uploading = Self { store, client, ticket, kept };
+        let no_renewals = faulty(&uploading.store, |method| match method {
+            Method::Renew => Fault::Before,
+            _ => Fault::Pass,
+        });
+        let worker = Running::start(uploading.worker(no_renewals).slots(1).drain_time(Duration::ZERO));
+        tokio::time::timeout(LONG, uploading.kept.began.notified()).await.expect("the job uploads");
+        (uploading, worker)
+    }
+
+    fn worker(&self, store: Arc<dyn Store>) -> WorkerBuilder {
+        let kept = Arc::clone(&self.kept) as Arc<dyn ArtifactStore>;
+        Worker::builder(store).commands(Commands::new().artifacts(kept))
+    }
+
+    async fn job(&self) -> StoredJob {
+        stored(&self.store, self.ticket.id()).await
+    }
+
+    /// Runs the job once more, then lets the first upload arrive, which must replace nothing.
+    async fn finish(&self) {
+        let next = Running::start(self.worker(Arc::clone(&self.store)));
+        assert_eq!(self.ticket.wait(LONG).await.unwrap(), Waited::Succeeded(()));
+        assert_eq!(self.job().await.attempt, 1, "the number of the attempt is that of the first upload");
+        next.drain().await;
+        self.kept.finish_first("late").await;
+        assert_eq!(content(&self.kept.inner, "run-1", "file").await, "new");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_upload_of_a_last_attempt_that_was_given_back_replaces_nothing() {
+    let (uploading, worker) = Uploading::start(memory().0, 1).await;
+    worker.drain().await;
+    assert_eq!(uploading.job().await.stalls, 1);
+    uploading.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_upload_of_a_worker_that_lost_its_lease_replaces_nothing() {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(0)));
+    let store = Arc::new(MemoryStore::with(Arc::clone(&clock) as _, Arc::new(StrongRandom::seeded(1))));
+    let (uploading, worker) = Uploading::start(store, 1).await;
+    clock.advance_ms(u64::try_from(LONG.as_millis()).unwrap());
+    uploading.store.sweep(Sweep { kind: SweepKind::Reap, max: 10 }).await.unwrap();
+    assert_eq!(uploading.job().await.stalls, 1);
+    worker.drain().await;
+    uploading.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_upload_from_before_an_explicit_retry_replaces_nothing() {
+    let (uploading, worker) = Uploading::start(memory().0, 0).await;
+    worker.drain().await;
+    assert_eq!(uploading.client.retry(uploading.ticket.id()).await.unwrap(), Some(State::Ready));
+    uploading.finish().await;
 }
 
 /// A workflow in which `use` takes what `make` leaves. Its first run needs two attempts, the next one only one, which must win

@@ -154,6 +154,30 @@ async fn what_failed_is_run_once_more_and_only_that() {
 }
 
 #[tokio::test]
+async fn of_a_matrix_only_the_rows_that_failed_are_run_once_more() {
+    let (store, _) = memory();
+    let (runs, seen) = (Runs::new(Arc::clone(&store)), Arc::new(Seen::default()));
+    let working = Running::start(worker(&store, &seen));
+    let text = "
+jobs:
+  each:
+    strategy: { matrix: { include: [{ n: one, fail: false }, { n: two, fail: true }] }, fail-fast: false, max-parallel: 1 }
+    kind: say
+    with: { text: '${{ matrix.n }}', fail: '${{ matrix.fail }}' }
+";
+    let run = runs.start(NewGraphRun::new(graph(text))).await.unwrap();
+    assert_eq!(ended(&runs, run).await.run.state, RunState::Failed);
+    seen.healed.store(true, Ordering::Relaxed);
+    runs.rerun(run, Rerun::Failed).await.unwrap();
+    assert_eq!(ended(&runs, run).await.run.state, RunState::Succeeded);
+    assert_eq!(*seen.said.lock(), ["one", "two", "two"]);
+    runs.rerun(run, Rerun::From(vec!["each".to_owned()])).await.unwrap();
+    ended(&runs, run).await;
+    assert_eq!(seen.said.lock()[3..], ["one", "two"], "whoever names the node means all of it");
+    working.drain().await;
+}
+
+#[tokio::test]
 async fn a_workflow_in_another_is_run_once_more_from_its_beginning() {
     let (store, _) = memory();
     let (runs, seen) = (Runs::new(Arc::clone(&store)), Arc::new(Seen::default()));
@@ -359,7 +383,7 @@ async fn a_cancel_does_not_wait_for_an_engine_that_thinks_without_it() {
     let cancelled = tokio::time::timeout(LONG, runs.cancel(run, "enough")).await.expect("it does not wait");
     assert_eq!(cancelled.unwrap(), RunState::Cancelled);
     let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-    let late = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: RunStep::nothing() };
+    let late = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
     assert_eq!(store.commit_runs(vec![late]).await.unwrap(), [Err(windlass::Error::LeaseLost)]);
 }
 

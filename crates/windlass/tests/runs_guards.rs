@@ -13,8 +13,12 @@ use windlass::core::graph::{Graph, Outcome};
 use windlass::core::id::RunId;
 use windlass::core::job::State as JobState;
 use windlass::core::memory::MemoryStore;
+use windlass::core::name::{GroupName, QueueName};
 use windlass::core::random::StrongRandom;
-use windlass::core::store::{ChangeOp, RunList, RunRead, RunState, RunView, Store, Wrap, Wrapped};
+use windlass::core::rate::Rate;
+use windlass::core::store::{
+    ChangeOp, GroupSettings, GroupsRequest, RunList, RunRead, RunState, RunView, Setting, Store, Wrap, Wrapped,
+};
 use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::graph::yaml;
 use windlass::runs::{Engine, NewGraphRun, Rerun, RunStatus, Runs, StartRun, start_run};
@@ -274,4 +278,16 @@ async fn a_group_of_many_jobs_is_configured_once() {
     }
     Runs::new(counting).start(NewGraphRun::new(graph(&text))).await.unwrap();
     assert_eq!(configured.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_run_sets_the_cap_of_its_group_and_leaves_rate_and_weight_alone() {
+    let (store, _) = memory();
+    let (queue, group) = (QueueName::new("default").unwrap(), GroupName::new("one").unwrap());
+    let settings = GroupSettings { cap: Some(9), rate: Some(Rate { limit: 5, per_ms: 1_000 }), weight: Some(3) };
+    store.configure(Setting::Group { queue: queue.clone(), group, settings }).await.unwrap();
+    let text = "jobs:\n  a: { kind: say, concurrency: { group: one, max: 2 } }\n";
+    Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph(text))).await.unwrap();
+    let found = store.groups(GroupsRequest { queue, after: None, limit: 10 }).await.unwrap().groups;
+    assert_eq!(found[0].settings, GroupSettings { cap: Some(2), ..settings });
 }

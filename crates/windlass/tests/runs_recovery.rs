@@ -200,7 +200,7 @@ async fn a_job_that_ends_and_is_removed_during_the_check_keeps_its_outcome() {
     let runs = Runs::new(Arc::clone(&store));
     let run = runs.start(NewGraphRun::new(graph("jobs:\n  a: { kind: say }\n"))).await.unwrap();
     // A message that no engine understands: nothing but a reason to claim the run.
-    let message = RunMessage { run, body: "{}".to_owned(), interrupts: false, reopens: false };
+    let message = RunMessage { run, body: "{}".to_owned(), interrupts: false, reopens: false, ended_with: None };
     store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
     let meanwhile: Arc<dyn Store> = Arc::new(Wrapped(EndsMeanwhile(Arc::clone(&store), run)));
     settle(&meanwhile).await;
@@ -255,6 +255,21 @@ async fn a_status_does_not_go_on_with_a_later_run_of_the_same_id() {
     start_anew(&store, id).await;
     work_until(&store, id, 1).await;
     settle(&store).await;
+    assert_eq!(seen.refresh(store.as_ref()).await.unwrap(), None, "the run that was read is gone");
+}
+
+#[tokio::test]
+async fn a_status_does_not_go_on_with_a_later_run_of_the_same_millisecond() {
+    let (store, _) = on_virtual_clock();
+    let id = RunId::named("nightly");
+    start_anew(&store, id).await;
+    work_until(&store, id, 1).await;
+    settle(&store).await;
+    let mut seen = status(&store, id).await;
+    start_anew(&store, id).await;
+    let later = status(&store, id).await.run;
+    assert_eq!(later.created_at, seen.run.created_at);
+    assert!(later.history_len < seen.run.history_len);
     assert_eq!(seen.refresh(store.as_ref()).await.unwrap(), None, "the run that was read is gone");
 }
 

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use support::{LONG, Running, faulty, memory};
 use windlass::core::graph::Graph;
+use windlass::core::memory::MemoryStore;
+use windlass::core::random::StrongRandom;
 use windlass::core::store::{CallStore, RunState, Store};
+use windlass::core::time::{Timestamp, VirtualClock};
 use windlass::graph::GraphBuilder;
 use windlass::runs::{Engine, NewGraphRun, Runs};
 use windlass::{Error, Job, Worker};
@@ -73,6 +76,44 @@ async fn a_run_goes_on_soon_after_failed_reads() {
     let runs = Runs::new(Arc::clone(&store));
     let run = runs.start(NewGraphRun::new(two_jobs())).await.unwrap();
     let engine = Engine::new(failing(&store, Method::ReadRuns, Fault::Before)).unwrap().lease(LONG * 10);
+    let ended = tokio::select! {
+        () = engine.run(std::future::pending()) => None,
+        ended = runs.wait(run, LONG) => ended.unwrap(),
+    };
+    assert_eq!(ended.map(|status| status.run.state), Some(RunState::Succeeded));
+    running.drain().await;
+}
+
+/// A run that is claimed because it is late: its jobs are looked up, and whether its inbox has more.
+#[tokio::test(start_paused = true)]
+async fn a_late_run_times_out_soon_after_failed_reads_of_its_jobs_and_its_inbox() {
+    for (failing, passed) in [(Method::Get, 0), (Method::ReadRuns, 1)] {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(4_102_444_800_000)));
+        let random = Arc::new(StrongRandom::seeded(1));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with(Arc::<VirtualClock>::clone(&clock), random));
+        let graph = Graph { timeout_ms: Some(1_000), ..two_jobs() };
+        let run = Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph)).await.unwrap();
+        clock.advance_ms(2_000);
+        let calls = AtomicU32::new(0);
+        let away = faulty(&store, move |method| {
+            let fails =
+                method == failing && (passed..passed + FAILURES).contains(&calls.fetch_add(1, Ordering::Relaxed));
+            if fails { Fault::Before } else { Fault::Pass }
+        });
+        Engine::new(away).unwrap().settle().await.unwrap();
+        assert!(Runs::new(store).status(run).await.unwrap().unwrap().progress.timed_out, "{failing:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_cap_starts_soon_after_failed_settings() {
+    let (store, _) = memory();
+    let text = "jobs:\n  a: { kind: say }\n  b: { needs: a, kind: say, concurrency: one }\n";
+    let graph = windlass::graph::yaml::read("test.yml", text).unwrap().graph;
+    let running = Running::start(Worker::builder(Arc::clone(&store)).without_runs().handle(say));
+    let runs = Runs::new(Arc::clone(&store));
+    let run = runs.start(NewGraphRun::new(graph)).await.unwrap();
+    let engine = Engine::new(failing(&store, Method::Configure, Fault::Before)).unwrap().lease(LONG * 10);
     let ended = tokio::select! {
         () = engine.run(std::future::pending()) => None,
         ended = runs.wait(run, LONG) => ended.unwrap(),

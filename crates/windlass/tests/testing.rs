@@ -10,7 +10,7 @@ use windlass::core::job::{FailureClass, JobSpec, State as JobState};
 use windlass::core::payload::Payload;
 use windlass::core::retry::RetryPolicy;
 use windlass::core::schedule::{Rule, Schedule};
-use windlass::core::store::{Reason, Setting};
+use windlass::core::store::{Enqueued, Reason, Setting};
 use windlass::core::time::Timestamp;
 use windlass::testing::{Faults, TestBed};
 use windlass::{Ctx, Job, JobError, Options, State, Worker};
@@ -270,6 +270,24 @@ async fn lost_answers_lose_no_job() {
         assert_eq!((done.succeeded, done.left.len()), (50, 0), "seed {seed}");
         assert_eq!(calls.load(Ordering::SeqCst), 50, "seed {seed}: each was executed once");
     }
+}
+
+#[tokio::test]
+async fn a_job_whose_first_answer_was_lost_is_answered_as_created() {
+    for seed in 0..10 {
+        let test = TestBed::seeded(seed);
+        test.inject(Faults::new().lose_answers(seed, 0.3));
+        for answer in test.client().enqueue_all((0..3).map(|_| ada())).await.into_iter().flatten() {
+            let ticket = answer.unwrap();
+            assert!(matches!(ticket.enqueued(), Enqueued::Created { .. }), "seed {seed}: {ticket:?}");
+        }
+    }
+    // An id of the caller's may have been there before; who created it is not known.
+    let test = TestBed::new();
+    let mine = || Options::new().id("mine");
+    test.client().enqueue_with(ada(), mine()).await.unwrap();
+    let again = test.client().enqueue_with(ada(), mine()).await.unwrap();
+    assert!(matches!(again.enqueued(), Enqueued::Existing { .. }), "{again:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::process::ExitCode;
-use windlass::core::store::{FeedRequest, check_feed_events};
+use windlass::core::store::{FEED_EVENTS_MAX, FEED_EVENTS_MIN, FeedRequest};
 
 /// Show or set how many events the feed keeps.
 #[derive(Debug, Subcommand)]
@@ -64,13 +64,12 @@ Examples:
 #[command(after_help = AFTER_SET)]
 pub(crate) struct Set {
     /// How many events, from 1000 to 10000000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(FEED_EVENTS_MIN..=FEED_EVENTS_MAX))]
     events: u64,
 }
 
 impl Set {
     async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        check_feed_events(self.events)?;
         let store = app.existing()?;
         let before = store.feed_events().await?;
         store.set_feed_events(self.events).await?;

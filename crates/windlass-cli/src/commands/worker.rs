@@ -7,6 +7,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use windlass::Worker as LibraryWorker;
 use windlass::command::{Commands, Limits};
 use windlass::core::artifact::ArtifactStore;
@@ -56,6 +57,9 @@ pub(crate) struct Worker {
     no_runs: bool,
 }
 
+/// How long a command may take to end when nothing else is said.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// What commands are given, here and in a local run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CommandArgs {
@@ -65,9 +69,9 @@ pub(crate) struct CommandArgs {
     /// Give this variable of the environment to commands; may be repeated
     #[arg(long = "pass", value_name = "NAME")]
     passed: Vec<String>,
-    /// How long a command may take to end when it is told to
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    grace: Span,
+    /// How long a command may take to end when it is told to [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    grace: Option<Span>,
     /// Where jobs hand files on to each other: a folder that all workers see
     #[arg(long, value_name = "URL")]
     artifacts: Option<String>,
@@ -90,12 +94,26 @@ impl CommandArgs {
         self.artifacts.is_some()
     }
 
-    pub(crate) fn commands(&self) -> Result<Commands, Failure> {
-        let mut commands = Commands::new().grace(self.grace.duration());
+    /// The first of these flags that was given.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--secret", !self.secrets.is_empty()),
+            ("--pass", !self.passed.is_empty()),
+            ("--grace", self.grace.is_some()),
+            ("--artifacts", self.artifacts.is_some()),
+            ("--limit-cpu", self.limit_cpu.is_some()),
+            ("--limit-memory", self.limit_memory.is_some()),
+        ];
+        flags.into_iter().find_map(|(flag, given)| given.then_some(flag))
+    }
+
+    /// What runs the commands. `command` is the one that was typed, for advice.
+    pub(crate) fn commands(&self, command: &str) -> Result<Commands, Failure> {
+        let mut commands = Commands::new().grace(self.grace.map_or(GRACE, Span::duration));
         for name in &self.secrets {
             let value = std::env::var(name).map_err(|_| {
                 Failure::usage(format!("the secret {name} is not in the environment"))
-                    .hint(format!("set it: {name}=… windlass worker …"))
+                    .hint(format!("set it: {name}=… {command} …"))
             })?;
             commands = commands.secret(name, value);
         }
@@ -120,7 +138,15 @@ impl Worker {
             return Err(Failure::usage("with --no-runs and without --allow-commands there is nothing to do")
                 .hint("say --allow-commands"));
         }
-        let commands = if self.allow_commands { Some(self.commands.commands()?) } else { None };
+        let given = self.commands.first_given().or(self.work_dir.as_ref().map(|_| "--work-dir"));
+        if let Some(flag) = given.filter(|_| !self.allow_commands) {
+            return Err(Failure::usage(format!("{flag} needs --allow-commands: without it, no command is run"))
+                .hint(format!("add --allow-commands, or leave {flag} out")));
+        }
+        let commands = match self.allow_commands {
+            true => Some(self.commands.commands("windlass worker --allow-commands")?),
+            false => None,
+        };
         let store = app.store()?;
         // The store is asked before anything is promised.
         store.now().await?;

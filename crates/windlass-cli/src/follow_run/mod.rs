@@ -192,7 +192,7 @@ impl<'a> Follower<'a> {
             }
             Event::Cancelled { reason } => self.say(Mark::Cancelled, "the run is cancelled", &clean(reason)),
             Event::TimedOut => self.say(Mark::Failed, "the run took too long", ""),
-            Event::Rerun { nodes } => {
+            Event::Rerun { nodes, .. } => {
                 let shown = nodes.iter().filter(|&&node| crate::run_view::is_shown(&self.status.graph, node)).count();
                 let what = crate::values::count(shown as u64, "node");
                 self.say(Mark::Running, "once more", &what)

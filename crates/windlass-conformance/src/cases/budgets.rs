@@ -17,6 +17,7 @@ cases!("budgets":
     the_list_of_failures_is_kept_and_bounded,
     long_messages_are_cut,
     a_dead_letter_keeps_its_payload_and_starts_anew,
+    every_later_claim_has_a_higher_claim_number,
 );
 
 async fn job(ctx: &Ctx, attempts: u32, stalls: u32) -> JobId {
@@ -176,4 +177,33 @@ async fn a_dead_letter_keeps_its_payload_and_starts_anew(ctx: Ctx) {
         assert_eq!((again.attempt, again.stalls, again.finished_at), (0, 0, None));
         assert_eq!(again.retries as usize, round);
     }
+}
+
+/// A store for what jobs produce tells by it which of two uploads is that of the older claim.
+async fn every_later_claim_has_a_higher_claim_number(ctx: Ctx) {
+    enum End {
+        Stalls,
+        Fails,
+        IsReleased,
+        IsRetried,
+    }
+    use End::{Fails, IsReleased, IsRetried, Stalls};
+    let id = job(&ctx, 3, 3).await;
+    let mut numbers = Vec::new();
+    for end in [Stalls, IsReleased, Fails, Stalls, IsReleased, IsRetried, Stalls, Fails, IsRetried, Stalls] {
+        let mut request = ctx.claim_request("w1", "q", 1);
+        request.lease_ms = 10;
+        let claimed = ctx.store.claim(request).await.unwrap().jobs.remove(0);
+        numbers.push(claimed.claim_number());
+        match end {
+            Stalls => stall(&ctx).await,
+            Fails => drop(ctx.fail("w1", claimed.lease, Retry::AfterMs(0)).await.unwrap()),
+            IsReleased => drop(ctx.report("w1", claimed.lease, OutcomeKind::Release { started: true }).await.unwrap()),
+            IsRetried => {
+                ctx.fail("w1", claimed.lease, Retry::Never).await.unwrap();
+                ctx.change(id, ChangeOp::Retry(Due::Now)).await.unwrap();
+            }
+        }
+    }
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
 }

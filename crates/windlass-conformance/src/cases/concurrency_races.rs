@@ -225,7 +225,8 @@ async fn a_tick_fires_once(ctx: Ctx) {
         let jobs: Vec<NewJob> = (0..TASKS).map(|_| ctx.job("mail", "email")).collect();
         let outcomes = race(&ctx, TASKS, |store, k| {
             let (name, jobs) = (name.clone(), vec![jobs[k].clone()]);
-            let fire = Fire { name, expected: Some(tick), revision, jobs, next: Some(next), skip_if_running: false };
+            let fire =
+                Fire { name, expected_tick: Some(tick), revision, jobs, next_tick: Some(next), skip_if_running: false };
             async move { store.fire(fire).await.unwrap() }
         })
         .await;

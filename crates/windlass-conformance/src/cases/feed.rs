@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use windlass_core::Error;
 use windlass_core::id::JobId;
 use windlass_core::job::{Due, JobSpec, Retry, State, Verb};
-use windlass_core::name::{Kind, ScheduleName};
+use windlass_core::name::{GroupName, Kind, ScheduleName};
 use windlass_core::payload::Payload;
 use windlass_core::schedule::{Rule, Schedule};
 use windlass_core::store::{
@@ -19,6 +19,7 @@ use windlass_core::store::{
 cases!("feed":
     every_step_is_one_entry_with_its_transitions,
     a_bulk_is_one_entry,
+    jobs_of_one_call_are_in_the_order_of_the_call_whatever_their_lanes_and_groups,
     what_changes_nothing_is_no_entry,
     entries_come_without_gap_or_duplicate,
     concurrent_writers_leave_no_gap,
@@ -91,6 +92,22 @@ async fn a_bulk_is_one_entry(ctx: Ctx) {
     ctx.change_all(ChangeManyOp::CancelAll, on("q"), 1_000).await;
     let sizes: Vec<_> = ctx.feed_after(cursor).await.iter().map(|entry| entry.events.len()).collect();
     assert_eq!(sizes, [20, 20 + 49], "waiting jobs end, active ones are told");
+}
+
+async fn jobs_of_one_call_are_in_the_order_of_the_call_whatever_their_lanes_and_groups(ctx: Ctx) {
+    let group = GroupName::new("acme").unwrap();
+    let grouped = || ctx.job_with("q", |spec| spec.group = Some(group.clone()));
+    // So that the queues and their lanes are there.
+    ctx.enqueue_all(vec![ctx.job("q", "a"), ctx.job("q", "b"), ctx.job("p", "a")]).await;
+    for last in [ctx.job("q", "a"), grouped()] {
+        let cursor = ctx.feed_end().await;
+        let jobs =
+            vec![ctx.job("q", "a"), ctx.job("q", "b"), ctx.job("p", "a"), ctx.job("q", "a"), ctx.job("p", "a"), last];
+        let made = ctx.enqueue_all(jobs).await;
+        let entries = ctx.feed_after(cursor).await;
+        let order: Vec<_> = transitions(&entries).into_iter().map(|t| t.job).collect();
+        assert_eq!(order, made, "in the order of the call");
+    }
 }
 
 async fn what_changes_nothing_is_no_entry(ctx: Ctx) {
@@ -221,10 +238,10 @@ async fn settings_and_schedules_are_told(ctx: Ctx) {
     let job = windlass_core::job::NewJob::new(ctx.ids.next(), spec);
     let fire = Fire {
         name: name.clone(),
-        expected: Some(now),
+        expected_tick: Some(now),
         revision,
         jobs: vec![job.clone()],
-        next: None,
+        next_tick: None,
         skip_if_running: false,
     };
     ctx.store.fire(fire).await.unwrap();

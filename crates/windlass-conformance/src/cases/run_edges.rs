@@ -201,7 +201,7 @@ async fn a_heavy_inbox_is_handed_out_in_parts(ctx: Ctx) {
     }
     for n in 0..3 {
         let claimed = claim_run(&ctx).await;
-        assert_eq!((claimed.inbox.len(), claimed.inbox_to), (1, n + 1));
+        assert_eq!((claimed.inbox.len(), claimed.inbox_len, claimed.inbox_to), (1, 1, n + 1));
         let RunItem::Message { body, .. } = &claimed.inbox[0] else { panic!("no message") };
         assert!(body.starts_with(&n.to_string()) && body.len() == 3 << 20);
         commit(&ctx, &claimed, step(&["a"])).await.unwrap();
@@ -238,7 +238,7 @@ async fn steps_of_one_call_see_each_other(ctx: Ctx) {
     let claimed = claim_runs(&ctx, 2).await;
     let job = job_of(&ctx, one);
     let made = RunCommit {
-        keep_ms: Some(LEASE_MS),
+        lease_ms: Some(LEASE_MS),
         ..commit_of(
             &claimed[0],
             RunStep { jobs: vec![job.clone()], messages: vec![message(two, "hi")], ..step(&["a"]) },
@@ -332,7 +332,7 @@ async fn a_commit_cancels_jobs_that_an_earlier_commit_of_the_same_call_starts(ct
     let jobs = new_jobs(&ctx, id);
     let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
     let claimed = claim_run(&ctx).await;
-    let starts = RunCommit { keep_ms: Some(LEASE_MS), ..commit_of(&claimed, RunStep { jobs, ..step(&["a"]) }) };
+    let starts = RunCommit { lease_ms: Some(LEASE_MS), ..commit_of(&claimed, RunStep { jobs, ..step(&["a"]) }) };
     let stop = RunStep { cancel: ids.clone(), ..step(&["b"]) };
     let stops = RunCommit { history_len: claimed.history_len + 1, ..commit_of(&claimed, stop) };
     for answer in ctx.store.commit_runs(vec![starts, stops]).await.unwrap() {

@@ -52,7 +52,7 @@ pub(super) async fn claim_run(ctx: &Ctx) -> ClaimedRun {
 
 pub(super) fn commit_of(claimed: &ClaimedRun, step: RunStep) -> RunCommit {
     let &ClaimedRun { lease, history_len, inbox_to, .. } = claimed;
-    RunCommit { lease, history_len, inbox_to, keep_ms: None, step }
+    RunCommit { lease, history_len, inbox_to, lease_ms: None, step }
 }
 
 pub(super) async fn commit(ctx: &Ctx, claimed: &ClaimedRun, step: RunStep) -> Result<RunCommitted> {
@@ -60,7 +60,7 @@ pub(super) async fn commit(ctx: &Ctx, claimed: &ClaimedRun, step: RunStep) -> Re
 }
 
 pub(super) fn message(run: RunId, body: &str) -> RunMessage {
-    RunMessage { run, body: body.to_owned(), interrupts: false, reopens: false }
+    RunMessage { run, body: body.to_owned(), interrupts: false, reopens: false, ended_with: None }
 }
 
 pub(super) async fn send(ctx: &Ctx, message: RunMessage) -> Result<()> {

@@ -8,7 +8,9 @@ use crate::runner::cases;
 use std::collections::BTreeMap;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
-use windlass_core::store::{ChangeOp, OutcomeKind, RunCommit, RunCreated, RunItem, RunMessage, RunState, RunStep};
+use windlass_core::store::{
+    ChangeOp, OutcomeKind, RUN_CHANGED, RUN_NOT_ENDED, RunCommit, RunCreated, RunItem, RunMessage, RunState, RunStep,
+};
 
 cases!("runs":
     a_run_and_its_first_jobs_come_to_be_in_one_step,
@@ -27,6 +29,7 @@ cases!("runs":
     a_run_wakes_when_it_wants_to,
     a_message_interrupts_whoever_does_not_know_it,
     an_ended_run_is_told_nothing_and_can_be_opened_again,
+    a_message_for_an_ended_run_is_refused_by_a_run_that_goes_on_or_has_changed,
     a_step_cancels_jobs_of_its_run_only,
     a_step_tells_other_runs,
 );
@@ -257,7 +260,7 @@ async fn a_lease_can_be_kept_over_steps(ctx: Ctx) {
     let id = begun(&ctx, 1).await;
     ctx.complete("w", ctx.claim_one("w", "q").await.lease).await.unwrap();
     let claimed = claim_run(&ctx).await;
-    let keeps = RunCommit { inbox_to: 0, keep_ms: Some(30_000), ..super::run_help::commit_of(&claimed, step(&["a"])) };
+    let keeps = RunCommit { inbox_to: 0, lease_ms: Some(30_000), ..super::run_help::commit_of(&claimed, step(&["a"])) };
     for repeated in [false, true] {
         let answer = ctx.store.commit_runs(vec![keeps.clone()]).await.unwrap().remove(0).unwrap();
         assert_eq!((answer.repeated, answer.history_len), (repeated, 2));
@@ -265,7 +268,7 @@ async fn a_lease_can_be_kept_over_steps(ctx: Ctx) {
     assert!(claim_runs(&ctx, 1).await.is_empty());
     let ends = RunStep { state: RunState::Failed, ..step(&["b"]) };
     let refused =
-        RunCommit { keep_ms: Some(30_000), history_len: 2, ..super::run_help::commit_of(&claimed, ends.clone()) };
+        RunCommit { lease_ms: Some(30_000), history_len: 2, ..super::run_help::commit_of(&claimed, ends.clone()) };
     let refused = ctx.store.commit_runs(vec![refused]).await.unwrap().remove(0);
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
     let last = RunCommit { history_len: 2, ..super::run_help::commit_of(&claimed, ends) };
@@ -288,7 +291,7 @@ async fn a_vanished_engine_is_replaced(ctx: Ctx) {
     assert_eq!(claimed.inbox, gone.inbox);
     // Also when nothing was in its inbox any more.
     let keeps =
-        RunCommit { keep_ms: Some(super::run_help::LEASE_MS), ..super::run_help::commit_of(&claimed, step(&["a"])) };
+        RunCommit { lease_ms: Some(super::run_help::LEASE_MS), ..super::run_help::commit_of(&claimed, step(&["a"])) };
     ctx.store.commit_runs(vec![keeps]).await.unwrap().remove(0).unwrap();
     ctx.advance_ms(super::run_help::LEASE_MS).await;
     let claimed = claim_run(&ctx).await;
@@ -351,6 +354,41 @@ async fn an_ended_run_is_told_nothing_and_can_be_opened_again(ctx: Ctx) {
     let view = read(&ctx, id).await.run;
     assert_eq!((view.state, view.finished_at, view.inbox_len), (RunState::Running, None, 1));
     assert_eq!(claim_run(&ctx).await.inbox.len(), 1);
+}
+
+async fn a_message_for_an_ended_run_is_refused_by_a_run_that_goes_on_or_has_changed(ctx: Ctx) {
+    let id = begun(&ctx, 0).await;
+    let again = |len| RunMessage { reopens: true, ended_with: Some(len), ..message(id, "again") };
+    let refusal = |answer: Result<(), Error>| match answer {
+        Err(Error::RunRefused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal(send(&ctx, again(1)).await), RUN_NOT_ENDED);
+    send(&ctx, message(id, "end")).await.unwrap();
+    let stuck = RunStep { stuck: Some("odd".to_owned()), ..RunStep::nothing() };
+    commit(&ctx, &claim_run(&ctx).await, stuck).await.unwrap();
+    assert_eq!(refusal(send(&ctx, again(1)).await), RUN_NOT_ENDED, "a stuck run has not ended");
+    send(&ctx, RunMessage { reopens: true, ..message(id, "end") }).await.unwrap();
+    let ends = |entry| RunStep { state: RunState::Failed, ..step(&[entry]) };
+    commit(&ctx, &claim_run(&ctx).await, ends("end")).await.unwrap();
+
+    let before = read(&ctx, id).await.run;
+    for len in [0, 1, 3, u64::MAX] {
+        assert_eq!(refusal(send(&ctx, again(len)).await), RUN_CHANGED);
+    }
+    let unmeant = send(&ctx, RunMessage { reopens: false, ..again(2) }).await;
+    assert!(matches!(unmeant, Err(Error::Invalid { ref field, .. }) if field == "ended_with"), "{unmeant:?}");
+    assert_eq!(read(&ctx, id).await.run, before, "what was refused changes nothing");
+
+    // Both have seen the same end: the first one opens the run.
+    let answers = ctx.store.send_to_runs(vec![again(2), again(2)]).await.unwrap();
+    let [first, second] = <[_; 2]>::try_from(answers).unwrap();
+    assert_eq!((first, refusal(second).as_str()), (Ok(()), RUN_NOT_ENDED));
+    let claimed = claim_run(&ctx).await;
+    assert_eq!(claimed.inbox.len(), 1);
+    commit(&ctx, &claimed, ends("once more")).await.unwrap();
+    assert_eq!(refusal(send(&ctx, again(2)).await), RUN_CHANGED);
+    send(&ctx, again(3)).await.unwrap();
 }
 
 async fn a_step_cancels_jobs_of_its_run_only(ctx: Ctx) {

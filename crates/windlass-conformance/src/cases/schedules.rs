@@ -201,10 +201,10 @@ async fn put_back(ctx: &Ctx, round: u64) {
 fn fire(schedule: &Schedule, jobs: Vec<NewJob>) -> Fire {
     Fire {
         name: schedule.name.clone(),
-        expected: schedule.next_tick,
+        expected_tick: schedule.next_tick,
         revision: schedule.revision,
         jobs,
-        next: schedule.next_tick.map(|tick| tick.plus_ms(60_000)),
+        next_tick: schedule.next_tick.map(|tick| tick.plus_ms(60_000)),
         skip_if_running: false,
     }
 }
@@ -261,7 +261,7 @@ async fn a_stale_fire_changes_nothing(ctx: Ctx) {
     let cursor = ctx.feed_end().await;
     let handled = find(&ctx, "s").await;
     assert_eq!(ctx.store.fire(first).await.unwrap(), FireOutcome::Stale, "the tick was handled");
-    let other_tick = Fire { expected: Some(now.plus_ms(1)), ..fire(&handled, vec![job()]) };
+    let other_tick = Fire { expected_tick: Some(now.plus_ms(1)), ..fire(&handled, vec![job()]) };
     assert_eq!(ctx.store.fire(other_tick).await.unwrap(), FireOutcome::Stale);
     put(&ctx, Schedule { limit: Some(9), ..handled.clone() }).await;
     assert_eq!(ctx.store.fire(fire(&handled, vec![job()])).await.unwrap(), FireOutcome::Stale, "it was changed");

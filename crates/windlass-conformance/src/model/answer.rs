@@ -7,7 +7,7 @@ use windlass_core::job::{FailureClass, Job, JobSpec, JobSummary};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{
     Changed, DueSchedule, Enqueued, Explanation, FeedEvent, FireOutcome, GroupStatus, LogPage, MinuteMetrics,
-    QueueStatus, Reason, Renewed, Reported, WorkerStatus,
+    QueueStatus, Reason, Renewed, Reported, RunCommitted, RunCreated, RunItem, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -22,6 +22,7 @@ pub(crate) struct Granted {
     pub(crate) expires_at: Timestamp,
     pub(crate) spec: Arc<JobSpec>,
     pub(crate) stalls: u32,
+    pub(crate) retries: u32,
     pub(crate) created_at: Timestamp,
 }
 
@@ -45,6 +46,9 @@ pub(crate) enum Answer {
     Explained(Explanation),
     /// How many, where the contract says what counts.
     Swept(Option<u64>),
+    Runs(Vec<Result<RunCreated>>),
+    /// What a claim of a run has shown, and what became of the commit.
+    RunStepped(Vec<RunItem>, Vec<Result<RunCommitted>>),
     Appended(Vec<Result<u64>>),
     Logs(LogPage),
     CancelledJobs(Vec<JobId>),
@@ -98,6 +102,17 @@ pub(crate) fn plain_job(mut job: Job) -> Job {
         }
     }
     job
+}
+
+/// The same item without the words that the store itself put there.
+pub(crate) fn plain_item(mut item: RunItem) -> RunItem {
+    if let RunItem::JobEnded(end) = &mut item
+        && let Some(error) = &mut end.error
+        && error != "boom"
+    {
+        error.clear();
+    }
+    item
 }
 
 pub(crate) fn plain_summary(mut job: JobSummary) -> JobSummary {

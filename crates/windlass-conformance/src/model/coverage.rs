@@ -67,6 +67,7 @@ variants!(setting, SETTINGS, Setting {
     "paused" = Setting::Paused { .. },
     "kind paused" = Setting::KindPaused { .. },
     "group" = Setting::Group { .. },
+    "group cap" = Setting::GroupCap { .. },
 });
 variants!(sweep, SWEEPS, SweepKind {
     "reap" = SweepKind::Reap,
@@ -125,6 +126,7 @@ variants!(feed, FEED, FeedEvent {
     "schedule put" = FeedEvent::SchedulePut { .. },
     "schedule removed" = FeedEvent::ScheduleRemoved { .. },
     "schedule fired" = FeedEvent::ScheduleFired { .. },
+    "run" = FeedEvent::Run(_),
 } unreached { _ });
 
 /// What was reached, and how often.
@@ -176,6 +178,8 @@ impl Seen {
             Answer::Appended(answers) => self.note_all(answers, |_| "appended"),
             Answer::Explained(explanation) => self.note(reason(&explanation.reason)),
             Answer::Fired(what) => self.note(fired(what)),
+            Answer::Runs(answers) => self.note_all(answers, |_| "run created"),
+            Answer::RunStepped(_, answers) => self.note_all(answers, |_| "run committed"),
             _ => {}
         }
     }
@@ -218,17 +222,8 @@ fn required() -> BTreeSet<String> {
         [ENQUEUED, REPORTED, OUTCOMES, CHANGES, CHANGES_MANY, SETTINGS, SWEEPS, FIRED, STATES, ERRORS, REASONS, FEED];
     let mut all: BTreeSet<String> = lists.into_iter().flatten().map(|text| (*text).to_owned()).collect();
     // Who keeps the time is a hint among processes: each store may answer as it likes.
-    // Runs have sequences of their own (`run_model`).
-    let left_out = [
-        Method::KeepTime,
-        Method::CreateRuns,
-        Method::ClaimRuns,
-        Method::CommitRuns,
-        Method::SendToRuns,
-        Method::ReadRuns,
-        Method::ListRuns,
-        Method::RemoveRuns,
-    ];
+    // What else there is about runs has sequences of its own (`run_model`).
+    let left_out = [Method::KeepTime, Method::SendToRuns, Method::ListRuns, Method::RemoveRuns];
     let compared = Method::ALL.iter().filter(|method| !left_out.contains(method));
     all.extend(compared.map(|method| format!("method {method:?}")));
     for from in State::ALL {

@@ -5,7 +5,7 @@ use windlass_core::job::JobSpec;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{EnqueueRequest, GroupSettings, Setting};
 
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 40;
 
 /// Of two groups with work, none is more than one turn of the lighter one ahead of the other.
 pub(super) async fn fair_turns(ctx: &Ctx) {
@@ -25,6 +25,7 @@ async fn one(ctx: &Ctx, seed: u64) {
     let random = StrongRandom::seeded(seed);
     let up_to = |n: u64| random.next_u64() % n + 1;
     let queue = format!("fair-{seed}");
+    let lanes = if seed < SEEDS / 2 { 1 } else { 3 };
     let mut lines = Vec::new();
     for k in 0..up_to(5) + 1 {
         let name = (k > 0).then(|| windlass_core::name::GroupName::new(format!("g{k}")).unwrap());
@@ -35,7 +36,11 @@ async fn one(ctx: &Ctx, seed: u64) {
             ctx.store.configure(setting).await.unwrap();
         }
         let left = 10 + up_to(30);
-        let edit = |spec: &mut JobSpec| spec.group.clone_from(&name);
+        let edit = |spec: &mut JobSpec| {
+            spec.group.clone_from(&name);
+            // A group takes its turns over all lanes together.
+            spec.kind = super::op::kind(usize::try_from(up_to(lanes) - 1).unwrap());
+        };
         let jobs = (0..left).map(|_| ctx.job_with(&queue, edit)).collect();
         let answers = ctx.store.enqueue(EnqueueRequest::new(jobs)).await.unwrap();
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");

@@ -1,6 +1,7 @@
 //! One step of a random sequence. It names jobs, leases and times symbolically, so that it means something on every
 //! store and still means something when the steps before it were shrunk away.
 
+use windlass_core::id::RunId;
 use windlass_core::job::{Due, JobSpec, NewJob, Progress, State};
 use windlass_core::name::{GroupName, Kind, Label, Labels, QueueName, ScheduleName, WorkerId};
 use windlass_core::payload::Payload;
@@ -51,7 +52,7 @@ impl std::fmt::Debug for JobPlan {
                 })+
             };
         }
-        differing!(payload, priority, lifo, attempts, stalls, labels, group, custom_id, dedup, keep_for);
+        differing!(payload, priority, lifo, attempts, stalls, labels, group, custom_id, dedup, keep_for, run);
         text.field("id", &self.id).field("due", &self.due).finish()
     }
 }
@@ -95,6 +96,16 @@ pub(crate) struct ChangePlan {
     /// Counted among the jobs that were leased, which have come further than most.
     pub(crate) leased: bool,
     pub(crate) op: windlass_core::store::ChangeOp,
+}
+
+/// A step of a run: it is claimed, and what it decides is committed.
+#[derive(Clone, Debug)]
+pub(crate) struct RunStepPlan {
+    /// How many runs were started after it.
+    pub(crate) run: usize,
+    pub(crate) jobs: Vec<JobPlan>,
+    pub(crate) cancel: Vec<JobRef>,
+    pub(crate) ends: bool,
 }
 
 /// A renewal.
@@ -239,6 +250,11 @@ pub(crate) enum Op {
     FeedEvents {
         set: u64,
     },
+    /// Creates a run together with its first jobs.
+    StartRun {
+        jobs: Vec<JobPlan>,
+    },
+    StepRun(RunStepPlan),
     Info,
     Now,
     Wait(WaitPlan),
@@ -258,6 +274,8 @@ pub(crate) struct World {
     pub(crate) ids: Vec<windlass_core::id::JobId>,
     /// Every job that was ever asked for.
     pub(crate) asked: Vec<NewJob>,
+    /// Every run that was ever started.
+    pub(crate) runs: Vec<RunId>,
     fresh: u128,
 }
 
@@ -286,9 +304,35 @@ impl World {
         plans.iter().map(resolve).collect()
     }
 
+    /// The run that is started next.
+    pub(crate) fn next_run(&self) -> RunId {
+        RunId::from_parts(0, self.runs.len() as u128 + 1)
+    }
+
+    /// One of the runs that were started so far: 0 is the latest; past the first one lies a run that never was.
+    pub(crate) fn run(&self, k: usize) -> RunId {
+        self.runs.iter().rev().nth(k).copied().unwrap_or(RunId::from_parts(0, u128::from(u32::MAX)))
+    }
+
+    /// The jobs that the plans of a step of this run mean now.
+    pub(crate) fn jobs_of(&self, run: RunId, plans: &[JobPlan]) -> Vec<NewJob> {
+        let mut jobs = self.jobs(plans);
+        jobs.iter_mut().for_each(|job| job.spec.run = Some(run));
+        jobs
+    }
+
     /// The step was made: its names are known from now on.
     pub(crate) fn learn(&mut self, op: &Op) {
-        let (Op::Enqueue { jobs, .. } | Op::Fire(FirePlan { jobs, .. })) = op else { return };
+        if let Op::StartRun { .. } = op {
+            self.runs.push(self.next_run());
+        }
+        let (Op::Enqueue { jobs, .. }
+        | Op::Fire(FirePlan { jobs, .. })
+        | Op::StartRun { jobs }
+        | Op::StepRun(RunStepPlan { jobs, .. })) = op
+        else {
+            return;
+        };
         let jobs = self.jobs(jobs);
         self.fresh += jobs.len() as u128;
         jobs.iter().for_each(|job| self.learn_id(job.effective_id()));

@@ -1,26 +1,27 @@
 //! One store of the two that are driven, and how a step is done to it.
 
 use super::answer::{
-    Answer, Granted, plain_error, plain_errors, plain_explanation, plain_job, plain_schedule, plain_summary,
-    plain_worker,
+    Answer, Granted, plain_error, plain_errors, plain_explanation, plain_item, plain_job, plain_schedule,
+    plain_summary, plain_worker,
 };
 use super::op::{
-    ChangePlan, ClaimPlan, FeedFrom, FirePlan, LeaseRef, Op, ReportPlan, RequestPlan, SchedulePlan, TickPlan, WaitPlan,
-    World,
+    ChangePlan, ClaimPlan, FeedFrom, FirePlan, JobPlan, LeaseRef, Op, ReportPlan, RequestPlan, RunStepPlan,
+    SchedulePlan, TickPlan, WaitPlan, World,
 };
 use crate::faults::{FaultPlan, Faulty};
 use futures::FutureExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::id::{JobId, Token};
-use windlass_core::job::{Job, Lease};
+use windlass_core::job::{Job, JobSummary, Lease};
 use windlass_core::name::{ScheduleName, WorkerId};
 use windlass_core::schedule::{self, Schedule};
 use windlass_core::store::{
-    CallStore, Change, ChangeMany, ClaimRequest, Claimed, EnqueueRequest, Feed, FeedCursor, FeedEvent, FeedRequest,
-    Fire, GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, Outcome, RenewRequest,
-    Renewal, ReportRequest, ScheduleStore, Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
+    CallStore, Change, ChangeMany, ClaimRequest, Claimed, ClaimedRun, EnqueueRequest, Feed, FeedCursor, FeedEvent,
+    FeedRequest, Fire, GroupsRequest, JobQueue, ListRequest, LogAppend, LogRequest, LogSink, MetricsRequest, NewRun,
+    Outcome, RenewRequest, Renewal, ReportRequest, RunClaim, RunCommit, RunState, RunStep, RunStore, ScheduleStore,
+    Store, Sweep, SweepKind, WaitFor, WorkerRegistry,
 };
 use windlass_core::time::{Clock, HANG_GUARD, Timestamp, VirtualClock};
 
@@ -104,6 +105,7 @@ impl Side {
                 expires_at: job.expires_at,
                 spec: job.spec,
                 stalls: job.stalls,
+                retries: job.retries,
                 created_at: job.created_at,
             });
         }
@@ -188,14 +190,23 @@ impl Side {
         })
     }
 
-    /// Which jobs a bounded sweep takes first is only said of leases, so the others run to their end.
+    /// Which jobs a bounded sweep takes first is only said of leases, so the others run to their end. A step that has done
+    /// enough work stops before it has handled as many as it may.
     async fn sweep(&self, kind: SweepKind, max: u32) -> Result<Answer> {
-        if kind == SweepKind::Reap {
-            return Ok(Answer::Swept(Some(self.store.sweep(Sweep { kind, max }).await?.handled)));
-        }
+        let mut handled = 0;
         for _ in 0..1_000 {
-            if !self.store.sweep(Sweep { kind, max }).await?.more {
-                return Ok(Answer::Swept(None));
+            let left = if kind == SweepKind::Reap { max.saturating_sub(handled) } else { max };
+            let swept = self.store.sweep(Sweep { kind, max: left }).await?;
+            // What a prune counts beside jobs (old minutes, memos, what is left of logs) is the store's business.
+            let counted = kind != SweepKind::Prune;
+            assert!(
+                !counted || swept.handled <= u64::from(left),
+                "a sweep of at most {left} has handled {}",
+                swept.handled
+            );
+            handled += u32::try_from(swept.handled).unwrap_or(u32::MAX);
+            if !swept.more || kind == SweepKind::Reap && handled >= max {
+                return Ok(Answer::Swept(counted.then_some(handled.into())));
             }
         }
         panic!("the sweep {kind:?} by {max} never ends")
@@ -233,16 +244,15 @@ impl Side {
         })
     }
 
-    /// All pages of a listing, by id; no job may come twice.
-    pub(crate) async fn list_all(&self, mut request: ListRequest) -> Result<Vec<windlass_core::job::JobSummary>> {
+    /// All pages of a listing; no job may come twice.
+    pub(crate) async fn list_all(&self, mut request: ListRequest) -> Result<Vec<JobSummary>> {
         let mut all = Vec::new();
         for _ in 0..10_000 {
             let page = self.store.list(request.clone()).await?;
             all.extend(page.jobs.into_iter().map(plain_summary));
             if page.cursor.is_none() {
-                all.sort_by_key(|job| job.id);
-                let twice = all.windows(2).find(|pair| pair[0].id == pair[1].id);
-                assert!(twice.is_none(), "a listing shows a job twice: {twice:?}");
+                let ids: BTreeSet<JobId> = all.iter().map(|job: &JobSummary| job.id).collect();
+                assert!(ids.len() == all.len(), "a listing shows a job twice: {all:?}");
                 return Ok(all);
             }
             request.cursor = page.cursor;
@@ -289,6 +299,8 @@ impl Side {
                 let set = store.set_feed_events(*set).await.map_err(plain_error);
                 Answer::FeedEvents { set, now: store.feed_events().await? }
             }
+            Op::StartRun { jobs } => Answer::Runs(plain_errors(store.create_runs(vec![start(world, jobs)]).await?)),
+            Op::StepRun(plan) => self.step_run(plan, world).await?,
             Op::Info => {
                 store.info().await?;
                 Answer::Nothing
@@ -300,6 +312,30 @@ impl Side {
             }
             other => panic!("nobody does {other:?}"),
         })
+    }
+
+    /// Claims a run, and commits what was planned.
+    async fn step_run(&self, plan: &RunStepPlan, world: &World) -> Result<Answer> {
+        let run = world.run(plan.run);
+        let engine = super::op::worker(0);
+        let claim = RunClaim { engine, kinds: vec![super::op::kind(0)], run: Some(run), max: 1, lease_ms: 1_000 };
+        let Some(claimed) = self.store.claim_runs(claim).await?.runs.pop() else { return Ok(Answer::Nothing) };
+        let step = RunStep {
+            history: vec!["step".into()],
+            jobs: world.jobs_of(run, &plan.jobs),
+            cancel: plan.cancel.iter().map(|job| world.job(*job)).collect(),
+            state: if plan.ends { RunState::Succeeded } else { RunState::Running },
+            ..RunStep::nothing()
+        };
+        let ClaimedRun { lease, history_len, inbox_to, .. } = claimed;
+        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step };
+        let mut committed = plain_errors(self.store.commit_runs(vec![commit]).await?);
+        if committed.iter().any(Result::is_err) {
+            // The lease must not stay behind.
+            let commit = RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step: RunStep::nothing() };
+            committed.extend(plain_errors(self.store.commit_runs(vec![commit]).await?));
+        }
+        Ok(Answer::RunStepped(claimed.inbox.into_iter().map(plain_item).collect(), committed))
     }
 
     fn schedule(&self, plan: &SchedulePlan) -> Schedule {
@@ -322,11 +358,11 @@ impl Side {
         };
         Ok(Fire {
             name: plan.name.clone(),
-            expected,
+            expected_tick: expected,
             revision: revision + u64::from(plan.stale_revision),
             jobs: world.jobs(&plan.jobs),
             // Ticks rise.
-            next: plan.next_in_ms.map(|ms| self.now().max(expected.unwrap_or_default()).plus_ms(ms + 1)),
+            next_tick: plan.next_in_ms.map(|ms| self.now().max(expected.unwrap_or_default()).plus_ms(ms + 1)),
             skip_if_running: plan.skip_if_running,
         })
     }
@@ -412,4 +448,12 @@ impl Side {
             Err(error) => Answer::Failed(plain_error(error)),
         }
     }
+}
+
+/// The run that is started by these jobs.
+fn start(world: &World, jobs: &[JobPlan]) -> NewRun {
+    let id = world.next_run();
+    let step = RunStep { history: vec!["begun".into()], jobs: world.jobs_of(id, jobs), ..RunStep::nothing() };
+    let (kind, name) = (super::op::kind(0), "run".to_owned());
+    NewRun { id, kind, name, definition: "{}".into(), input: "1".into(), keep_ms: None, step }
 }

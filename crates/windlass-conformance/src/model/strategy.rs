@@ -3,7 +3,7 @@
 
 use super::op::{
     ChangePlan, ClaimPlan, Edge, FeedFrom, FirePlan, IdPlan, JobPlan, LeaseRef, Op, RenewPlan, ReportPlan, RequestPlan,
-    STATES, SchedulePlan, TickPlan, WaitPlan, group, kind, label, queue, schedule, worker,
+    RunStepPlan, STATES, SchedulePlan, TickPlan, WaitPlan, group, kind, label, queue, schedule, worker,
 };
 use super::strategy_spec::{due, payload, spec};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use windlass_core::job::{Failure, FailureClass, Progress, Retry};
 use windlass_core::name::Labels;
+use windlass_core::payload::Payload;
 use windlass_core::rate::Rate;
 use windlass_core::schedule::{Overlap, Rule};
 use windlass_core::store::{
@@ -22,7 +23,71 @@ use windlass_core::time::Timestamp;
 
 /// Sequences of up to `steps_max` steps.
 pub(crate) fn sequence(steps_max: usize) -> impl Strategy<Value = Vec<Op>> {
-    vec(op(), 1..=steps_max)
+    prop_oneof![
+        60 => vec(op(), 1..=steps_max),
+        1 => vec(big_op(), 2..=BIG_STEPS_MAX),
+    ]
+}
+
+/// The longest sequence with large calls: each of its steps takes as long as a hundred others.
+const BIG_STEPS_MAX: usize = 14;
+
+/// Calls that are too much for one bounded step of a store.
+fn big_op() -> impl Strategy<Value = Op> {
+    let many = (change_many_op(), filter(true), select(vec![150u32, 500]));
+    let claim = (claim_plan(), select(vec![200u32, 500]));
+    let report = (0..3usize, 50..400usize, outcome_kind());
+    let change = (1..200usize, change_plan());
+    prop_oneof![
+        6 => (job_plan(), big()).prop_map(|(plan, (count, bytes))| big_enqueue(&plan, count, bytes)),
+        4 => claim.prop_map(|(plan, max)| Op::Claim(ClaimPlan { max, ..plan })),
+        3 => report.prop_map(|(w, count, kind)| {
+            let outcomes = (0..count).map(|k| (LeaseRef::Latest(k), kind.clone())).collect();
+            Op::Report(ReportPlan { worker: worker(w), outcomes })
+        }),
+        4 => many.prop_map(|(op, filter, max)| Op::ChangeMany { op, filter, max }),
+        2 => change.prop_map(|(count, plan)| {
+            Op::Change((0..count).map(|job| ChangePlan { job, ..plan.clone() }).collect())
+        }),
+        3 => select(SweepKind::ALL.to_vec()).prop_map(|kind| Op::Sweep { kind, max: 1_000 }),
+        2 => clock_op(),
+        1 => setting().prop_map(Op::Configure),
+    ]
+}
+
+/// How many jobs, and how large their payloads are: many, or some that are large.
+fn big() -> impl Strategy<Value = (usize, usize)> {
+    prop_oneof![3 => (100..450usize).prop_map(|count| (count, 0)), 1 => (80..110usize).prop_map(|count| (count, 20_000))]
+}
+
+fn big_enqueue(plan: &JobPlan, count: usize, bytes: usize) -> Op {
+    let mut plan = JobPlan { id: IdPlan::Fresh, ..plan.clone() };
+    (plan.spec.dedup, plan.spec.custom_id) = (None, None);
+    if bytes > 0 {
+        plan.spec.payload = Payload::new("text/plain", vec![b'x'; bytes]);
+    }
+    Op::Enqueue { jobs: vec![plan; count], atomic: false }
+}
+
+/// Jobs of a run.
+fn run_jobs() -> impl Strategy<Value = Vec<JobPlan>> {
+    let of_run = |mut plan: JobPlan| {
+        plan.id = IdPlan::Fresh;
+        (plan.spec.dedup, plan.spec.custom_id) = (None, None);
+        plan
+    };
+    vec(job_plan().prop_map(of_run), 0..=3)
+}
+
+fn run_step_plan() -> impl Strategy<Value = RunStepPlan> {
+    (0..3usize, run_jobs(), vec(job_ref(), 0..=2), prop::bool::weighted(0.1)).prop_map(
+        |(run, mut jobs, cancel, ends)| {
+            if ends {
+                jobs.clear();
+            }
+            RunStepPlan { run, jobs, cancel, ends }
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -60,6 +125,8 @@ fn warm_op() -> impl Strategy<Value = Op> {
         3 => schedule_plan().prop_map(|plan| Op::PutSchedule(Box::new(plan))),
         3 => fire_plan().prop_map(Op::Fire),
         3 => (1u32..=2).prop_map(|max| Op::Tick { max }),
+        3 => run_jobs().prop_map(|jobs| Op::StartRun { jobs }),
+        3 => run_step_plan().prop_map(Op::StepRun),
     ]
 }
 
@@ -246,7 +313,7 @@ fn filter(with_queue: bool) -> impl Strategy<Value = Filter> {
 fn group_settings() -> impl Strategy<Value = GroupSettings> {
     let cap = prop_oneof![12 => 1u32..=3, 1 => Just(0)];
     let weight = prop_oneof![12 => 1u32..=3, 1 => Just(1_001)];
-    (option::of(cap), option::weighted(0.4, rate()), option::weighted(0.3, weight))
+    (option::of(cap), option::weighted(0.6, rate()), option::weighted(0.3, weight))
         .prop_map(|(cap, rate, weight)| GroupSettings { cap, rate, weight })
 }
 
@@ -290,8 +357,10 @@ fn setting() -> impl Strategy<Value = Setting> {
         2 => (0..3usize, prop::bool::weighted(0.4)).prop_map(|(q, paused)| Setting::Paused { queue: queue(q), paused }),
         2 => (0..3usize, 0..3usize, prop::bool::weighted(0.4))
             .prop_map(|(q, k, paused)| Setting::KindPaused { queue: queue(q), kind: kind(k), paused }),
-        3 => (0..3usize, 0..4usize, group_settings())
+        4 => (0..3usize, 0..4usize, group_settings())
             .prop_map(|(q, g, settings)| Setting::Group { queue: queue(q), group: group(g), settings }),
+        1 => (0..3usize, 0..4usize, 1..9u32)
+            .prop_map(|(q, g, cap)| Setting::GroupCap { queue: queue(q), group: group(g), cap }),
         1 => (0..3usize, 0..4usize)
             .prop_map(|(q, g)| Setting::Group { queue: queue(q), group: group(g), settings: GroupSettings::default() }),
     ]

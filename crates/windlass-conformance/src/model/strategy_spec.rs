@@ -5,6 +5,7 @@ use super::side::START;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+use windlass_core::id::RunId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, KeepFor};
 use windlass_core::name::{CustomId, DedupKey, Labels};
 use windlass_core::payload::Payload;
@@ -59,8 +60,17 @@ pub(super) fn spec() -> impl Strategy<Value = JobSpec> {
     );
     let order = (prop_oneof![3 => Just(0i16), 2 => -2i16..=2], prop::bool::weighted(0.2));
     let attempts = prop_oneof![20 => 1u32..=3, 1 => Just(0)];
-    (names, order, attempts, 0u32..=1, keyed(), keep_for(), payload()).prop_map(
-        |((q, k, g, labels, custom), (priority, lifo), attempts, stalls, (dedup, alone), keep_for, payload)| JobSpec {
+    (names, order, attempts, 0u32..=1, keyed(), keep_for(), payload(), prop::bool::weighted(0.01)).prop_map(
+        |(
+            (q, k, g, labels, custom),
+            (priority, lifo),
+            attempts,
+            stalls,
+            (dedup, alone),
+            keep_for,
+            payload,
+            of_a_run,
+        )| JobSpec {
             priority,
             lifo,
             attempts,
@@ -70,6 +80,7 @@ pub(super) fn spec() -> impl Strategy<Value = JobSpec> {
             custom_id: custom.map(|text| CustomId::new(text).unwrap()),
             dedup,
             keep_for,
+            run: of_a_run.then(|| RunId::from_parts(0, 1)),
             ..JobSpec::new(queue(q), kind(k), payload)
         },
     )

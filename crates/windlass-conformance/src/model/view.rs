@@ -5,8 +5,8 @@ use super::op::{STATES, World};
 use super::side::Side;
 use std::collections::BTreeMap;
 use windlass_core::store::{
-    Filter, GroupStatus, GroupsRequest, JobQueue, ListRequest, LogRequest, LogSink, MetricsRequest, ScheduleStore,
-    WorkerRegistry,
+    Filter, GroupStatus, GroupsRequest, JobQueue, ListRequest, LogRequest, LogSink, MetricsRequest, RunRead, RunStore,
+    ScheduleStore, WorkerRegistry,
 };
 
 /// Minutes of metrics that one call answers.
@@ -29,6 +29,10 @@ pub(crate) async fn view(side: &Side, world: &World) -> View {
         let logs = store.read_logs(LogRequest { job: id, from: 0, limit: 1_000 }).await.unwrap();
         put(format!("logs {id}"), &logs);
         put(format!("reason {id}"), &plain_explanation(store.explain(id).await.unwrap()));
+    }
+    for run in &world.runs {
+        let read = RunRead { run: *run, definition: true, input: true, history_from: 0, history_max: 999 };
+        put(format!("run {run}"), &store.read_runs(vec![read]).await.unwrap());
     }
     for state in STATES {
         let filter = Filter { state: Some(state), ..Filter::default() };

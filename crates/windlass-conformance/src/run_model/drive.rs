@@ -1,24 +1,27 @@
-//! Does the steps to a store, tells the book, and compares.
+//! Does the steps to a store, tells the book, and compares the answers.
 
 use super::Seen;
-use super::book::{Book, CommitNote, Entry, Holder, Item, Word};
-use super::op::{CommitPlan, IdPlan, InboxPlan, LengthPlan, MessagePlan, Op, StepPlan};
-use crate::ctx::{Ctx, complete, fail, worker_id};
+use super::book::{Book, CommitNote, Holder, Word};
+use super::op::{CommitPlan, IdPlan, InboxPlan, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RunPlan, StepPlan};
+use crate::ctx::{Ctx, worker_id};
 use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use windlass_core::Result as StoreResult;
 use windlass_core::id::{JobId, RunId, Token};
-use windlass_core::job::{Due, Lease, NewJob, Retry, State};
-use windlass_core::name::Kind;
+use windlass_core::job::{Due, Job, KeepFor, Lease, NewJob};
+use windlass_core::name::{GroupName, Kind, WorkerId};
+use windlass_core::payload::Payload;
 use windlass_core::store::{
-    ChangeOp, ClaimedRun, ListOrder, NewRun, Run, RunClaim, RunCommit, RunCreated, RunItem, RunLease, RunList,
-    RunMessage, RunRead, RunState, RunStep, RunView,
+    ClaimedRun, FeedCursor, INBOX_ITEMS_MAX, ListOrder, NewRun, RunClaim, RunCommit, RunCreated, RunItem, RunLease,
+    RunList, RunMessage, RunState, RunStep, Store,
 };
 use windlass_core::time::Timestamp;
 
-type Checked = Result<(), String>;
+pub(super) type Checked = Result<(), String>;
 
 #[expect(clippy::needless_pass_by_value, reason = "what is compared is made for it")]
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, should: T, is: T) -> Checked {
+pub(super) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, should: T, is: T) -> Checked {
     if should == is { Ok(()) } else { Err(format!("{what}: should be {should:?}, is {is:?}")) }
 }
 
@@ -33,15 +36,26 @@ struct Known {
     inbox_to: u64,
 }
 
+/// A commit that was made, and the number of its lease.
+type Made = (Option<usize>, RunCommit);
+
 /// A store and its book.
 pub(super) struct Driver {
-    ctx: Ctx,
-    book: Book,
-    runs: Vec<NewRun>,
-    jobs: Vec<JobId>,
+    pub(super) ctx: Ctx,
+    /// One for each engine.
+    handles: Vec<Arc<dyn Store>>,
+    pub(super) book: Book,
+    pub(super) runs: Vec<NewRun>,
+    pub(super) jobs: Vec<NewJob>,
+    /// Every job that there is, as it was after the last step.
+    pub(super) views: BTreeMap<JobId, Job>,
     leases: Vec<Known>,
-    taken: Vec<Lease>,
-    last: Option<(Option<usize>, RunCommit)>,
+    /// The numbers of runs that were claimed, by when they were created.
+    numbers: BTreeMap<u64, u64>,
+    pub(super) taken: Vec<Lease>,
+    pub(super) requests: u64,
+    pub(super) feed: FeedCursor,
+    last: Vec<Made>,
     said: u64,
 }
 
@@ -49,40 +63,82 @@ fn kind(k: usize) -> Kind {
     Kind::new(["graph", "other"][k % 2]).unwrap()
 }
 
-fn engine() -> windlass_core::name::WorkerId {
-    worker_id("engine")
+fn engine(k: usize) -> WorkerId {
+    worker_id(["engine", "second"][k % 2])
 }
 
 /// One of those that were named; the latest is 0.
-fn nth_latest<T>(all: &[T], k: usize) -> Option<&T> {
+pub(super) fn nth_latest<T>(all: &[T], k: usize) -> Option<&T> {
     all.iter().rev().nth(k)
 }
 
 impl Driver {
-    pub(super) fn new(ctx: Ctx) -> Self {
-        let (runs, jobs, leases, taken) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { ctx, book: Book::default(), runs, jobs, leases, taken, last: None, said: 0 }
+    /// With a handle for each engine, or with one for both: to open a store twice takes time.
+    pub(super) async fn new(ctx: Ctx, two_handles: bool) -> Self {
+        let handles = if two_handles { ctx.handles(2).await } else { vec![Arc::clone(&ctx.store)] };
+        Self {
+            ctx,
+            handles,
+            book: Book::default(),
+            runs: Vec::new(),
+            jobs: Vec::new(),
+            views: BTreeMap::new(),
+            leases: Vec::new(),
+            numbers: BTreeMap::new(),
+            taken: Vec::new(),
+            requests: 0,
+            feed: FeedCursor(0),
+            last: Vec::new(),
+            said: 0,
+        }
+    }
+
+    fn store(&self, by: usize) -> &Arc<dyn Store> {
+        &self.handles[by % self.handles.len()]
     }
 
     fn run(&self, k: usize) -> RunId {
         nth_latest(&self.runs, k).map_or_else(|| self.ctx.ids.next_run(), |run| run.id)
     }
 
-    fn words(&mut self, prefix: &str) -> String {
+    pub(super) fn words(&mut self, prefix: &str) -> String {
         self.said += 1;
         format!("{prefix} {}", self.said)
     }
 
     fn message(&mut self, plan: MessagePlan) -> RunMessage {
-        let MessagePlan { run, interrupts, reopens } = plan;
-        RunMessage { run: self.run(run), body: self.words("message"), interrupts, reopens }
+        let MessagePlan { run, interrupts, reopens, ended } = plan;
+        let run = self.run(run);
+        let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
+        let ended_with = ended.map(|is_current| if is_current { length } else { length + 1 });
+        RunMessage { run, body: self.words("message"), interrupts, reopens, ended_with }
+    }
+
+    fn made_job(&mut self, run: RunId, plan: &JobPlan) -> NewJob {
+        let old = match plan.id {
+            JobIdPlan::Fresh => None,
+            JobIdPlan::Taken(k) | JobIdPlan::Again(k) => nth_latest(&self.jobs, k).cloned(),
+        };
+        if let (JobIdPlan::Again(_), Some(old)) = (plan.id, &old) {
+            return old.clone();
+        }
+        let payload = Payload::new("text/plain", self.words("payload").into_bytes());
+        let mut job = self.ctx.job_with(["q", "p"][plan.queue % 2], |spec| {
+            spec.run = Some(run);
+            spec.payload = payload;
+            spec.group = plan.group.map(|k| GroupName::new(["acme", "beta"][k % 2]).unwrap());
+            (spec.attempts, spec.stalls) = (plan.attempts, plan.stalls);
+            spec.keep_for = KeepFor { succeeded_ms: plan.keep_ms, failed_ms: plan.keep_ms };
+        });
+        job.due = plan.delay_ms.map_or(Due::Now, Due::DelayMs);
+        job.id = old.map_or(job.id, |old| old.id);
+        job
     }
 
     fn made_step(&mut self, run: RunId, plan: &StepPlan) -> RunStep {
-        let job = |ctx: &Ctx| -> NewJob { ctx.job_with("q", |spec| spec.run = Some(run)) };
-        let jobs: Vec<NewJob> = (0..plan.jobs).map(|_| job(&self.ctx)).collect();
+        let jobs: Vec<NewJob> = plan.jobs.iter().map(|job| self.made_job(run, job)).collect();
         // The jobs that the step starts are the latest.
-        let known: Vec<JobId> = self.jobs.iter().copied().chain(jobs.iter().map(|job| job.id)).collect();
+        let known: Vec<JobId> = self.jobs.iter().chain(&jobs).map(|job| job.id).collect();
         RunStep {
             history: (0..plan.entries).map(|_| Bytes::from(self.words("entry"))).collect(),
             jobs,
@@ -95,140 +151,154 @@ impl Driver {
         }
     }
 
+    /// The jobs of a step that was made are known from now on.
+    fn note_jobs(&mut self, step: &RunStep) {
+        for job in &step.jobs {
+            self.jobs.retain(|old| old.id != job.id);
+            self.jobs.push(job.clone());
+        }
+    }
+
     pub(super) async fn step(&mut self, op: &Op, seen: &mut Seen) -> Checked {
-        let now = self.ctx.now().await;
         match op {
-            Op::Create { id, kind, step } => self.create(*id, *kind, step, seen).await,
-            Op::Claim { run, kinds, max, lease_ms } => {
+            Op::Create { by, runs } => self.create(*by, runs, seen).await,
+            Op::Claim { by, run, kinds, max, lease_ms } => {
                 let kinds = kinds.iter().map(|k| kind(*k)).collect();
                 let run = run.map(|k| self.run(k));
-                self.claim(RunClaim { engine: engine(), kinds, run, max: *max, lease_ms: *lease_ms }, seen).await
+                let claim = RunClaim { engine: engine(*by), kinds, run, max: *max, lease_ms: *lease_ms };
+                self.claim(*by, claim, seen).await
             }
-            Op::Commit(plan) => {
-                let (lease, commit) = self.made_commit(plan);
-                self.commit(lease, commit, seen).await
+            Op::Commit { by, commits } => self.commit(*by, commits, seen).await,
+            Op::CommitAgain { by } => {
+                let made = self.last.clone();
+                let should = self.should_commit(&made, seen).await;
+                self.send_commits(*by, made, should).await
             }
-            Op::CommitAgain => match self.last.clone() {
-                Some((lease, commit)) => self.commit(lease, commit, seen).await,
-                None => Ok(()),
-            },
-            Op::Send(plans) => self.send(plans, seen).await,
-            Op::Remove(runs) => {
-                let runs: Vec<RunId> = runs.iter().map(|k| self.run(*k)).collect();
-                let answers = self.ctx.store.remove_runs(runs.clone()).await.unwrap();
-                for (run, answer) in runs.into_iter().zip(answers) {
-                    let stuck = self.book.runs.get(&run).is_some_and(|entry| entry.stuck.is_some());
-                    let should = self.book.remove(run);
-                    seen.insert(format!("Remove {should:?}"));
-                    if stuck && should == Word::Ok {
-                        seen.insert("removed when it was stuck".to_owned());
-                    }
-                    equal("the removal", should, word(&answer))?;
-                }
-                Ok(())
+            Op::Send { by, messages } => {
+                let messages = messages.iter().map(|plan| self.message(*plan)).collect();
+                self.send(*by, messages, seen).await
             }
+            Op::Flood { run, count, bytes } => {
+                let run = self.run(*run);
+                let body = |k: usize| format!("{k} {}", "x".repeat(*bytes));
+                let message =
+                    |k| RunMessage { run, body: body(k), interrupts: false, reopens: false, ended_with: None };
+                self.send(0, (0..*count).map(message).collect(), seen).await
+            }
+            Op::Remove(runs) => self.remove(runs, seen).await,
             Op::List { state, descending, limit } => self.list(*state, *descending, *limit).await,
-            Op::TakeJob | Op::EndJob { .. } | Op::CancelJob(_) | Op::RemoveJob(_) => self.job(op, now, seen).await,
             Op::Advance { ms } => {
                 self.ctx.advance_ms(*ms).await;
                 Ok(())
             }
+            _ => self.work(op, seen).await,
         }
     }
 
-    async fn create(&mut self, id: IdPlan, k: usize, plan: &StepPlan, seen: &mut Seen) -> Checked {
-        let fresh = self.ctx.ids.next_run();
-        let old = match id {
+    async fn create(&mut self, by: usize, plans: &[RunPlan], seen: &mut Seen) -> Checked {
+        let now = self.ctx.now().await;
+        let (mut runs, mut should) = (Vec::new(), Vec::new());
+        for plan in plans {
+            let run = self.made_run(plan);
+            should.push(self.book.create(&run, now));
+            if should.last() == Some(&Word::Ok) {
+                self.note_jobs(&run.step);
+                self.runs.retain(|old| old.id != run.id);
+                self.runs.push(run.clone());
+            }
+            runs.push(run);
+        }
+        let answers = self.store(by).create_runs(runs).await.unwrap();
+        seen.extend(should.iter().map(|should| format!("Create {should:?}")));
+        let is = |answer| if answer == Ok(RunCreated::Existing) { Word::Existing } else { word(&answer) };
+        equal("the creations", should, answers.into_iter().map(is).collect())
+    }
+
+    fn made_run(&mut self, plan: &RunPlan) -> NewRun {
+        let old = match plan.id {
             IdPlan::Fresh => None,
             IdPlan::Again(k) | IdPlan::Taken(k) => nth_latest(&self.runs, k).cloned(),
         };
-        let run = match (id, old) {
-            (IdPlan::Again(_), Some(old)) => NewRun { step: self.made_step(old.id, plan), ..old },
-            (_, old) => {
-                let id = old.map_or(fresh, |old| old.id);
-                let (name, input) = (self.words("name"), Bytes::from(self.words("input")));
-                let step = self.made_step(id, plan);
-                NewRun { id, kind: kind(k), name, definition: "{}".into(), input, keep_ms: None, step }
-            }
-        };
-        let answer = self.ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0);
-        let should = self.book.create(&run, self.ctx.now().await);
-        seen.insert(format!("Create {should:?}"));
-        let is = if answer == Ok(RunCreated::Existing) { Word::Existing } else { word(&answer) };
-        equal("the creation", should, is)?;
-        if should == Word::Ok {
-            self.jobs.extend(run.step.jobs.iter().map(|job| job.id));
-            self.runs.retain(|old| old.id != run.id);
-            self.runs.push(run);
+        if let (IdPlan::Again(_), Some(old)) = (plan.id, &old) {
+            return NewRun { step: self.made_step(old.id, &plan.step), ..old.clone() };
         }
-        Ok(())
+        let id = old.map_or_else(|| self.ctx.ids.next_run(), |old| old.id);
+        let (name, input) = (self.words("name"), Bytes::from(self.words("input")));
+        let step = self.made_step(id, &plan.step);
+        NewRun { id, kind: kind(plan.kind), name, definition: "{}".into(), input, keep_ms: plan.keep_ms, step }
     }
 
-    async fn claim(&mut self, mut claim: RunClaim, seen: &mut Seen) -> Checked {
+    async fn claim(&mut self, by: usize, mut claim: RunClaim, seen: &mut Seen) -> Checked {
         let now = self.ctx.now().await;
-        if self.book.is_waking(now) {
+        if self.book.waking(now) > 0 {
             // Which ones are woken first is the store's business.
             claim.max = 100;
         }
-        let answer = self.ctx.store.claim_runs(claim.clone()).await;
-        let (may, count) = match claim.run {
+        let answer = self.store(by).claim_runs(claim.clone()).await;
+        let may = match claim.run {
             Some(run) => match self.book.is_free(run, &claim.kinds, now) {
                 None => {
                     seen.insert("Claim Missing".to_owned());
                     return equal("the claim", Word::Missing, word(&answer));
                 }
-                Some(free) => (vec![run], usize::from(free)),
+                Some(free) => free.then_some((0, 0, run)).into_iter().collect(),
             },
             None => {
-                let may = self.book.claimable(&claim.kinds, now);
-                let count = may.len().min(claim.max as usize);
-                if count < may.len() {
-                    seen.insert("a claim that leaves some".to_owned());
-                }
-                (may, count)
+                let since = self.book.next_number();
+                self.book.wake(since, now);
+                self.book.claimable(&claim.kinds)
             }
         };
-        let claimed = answer.map_err(|error| format!("the claim fails: {error}"))?.runs;
-        let ids: Vec<RunId> = claimed.iter().map(|run| run.lease.run).collect();
-        if ids.len() != count || ids.iter().any(|id| !may.contains(id)) {
-            return Err(format!("{ids:?} were claimed, {count} of {may:?} should be"));
+        let count = may.len().min(claim.max as usize);
+        if count < may.len() {
+            seen.insert("a claim that leaves some".to_owned());
         }
-        for run in claimed {
+        let claimed = answer.map_err(|error| format!("the claim fails: {error}"))?;
+        check_order(&may, count, &claimed.runs)?;
+        for run in claimed.runs {
             if claim.run.is_some() {
                 seen.insert("claimed by its id".to_owned());
             }
-            self.claimed(run, now.plus_ms(claim.lease_ms), now, seen)?;
+            self.claimed(&run, &claim, now, seen)?;
         }
-        Ok(())
+        let next_at = self.book.next_look().filter(|_| claim.run.is_none());
+        equal("when to claim again", next_at, claimed.next_at)
     }
 
-    fn claimed(&mut self, run: ClaimedRun, expires_at: Timestamp, now: Timestamp, seen: &mut Seen) -> Checked {
+    fn claimed(&mut self, run: &ClaimedRun, claim: &RunClaim, now: Timestamp, seen: &mut Seen) -> Checked {
         let id = run.lease.run;
-        let entry = self.book.runs.get(&id).ok_or("it is not in the book")?;
+        let entry = self.book.runs.get_mut(&id).ok_or("it is not in the book")?;
         let new = self.runs.iter().find(|new| new.id == id).ok_or("nobody created it")?;
         let woken = entry.wake_at.is_some_and(|at| at <= now);
+        let is_end = |item: &RunItem| matches!(item, RunItem::JobEnded(_));
         for (what, so) in [
-            ("claimed after its engine vanished", entry.inbox.is_empty() && !woken),
+            ("claimed after its engine vanished", entry.inbox.is_empty() && !woken && claim.run.is_none()),
             ("claimed because it is time", woken),
-            ("told of a job", entry.inbox.iter().any(|item| matches!(item, Item::Job(..)))),
+            ("told of a job", entry.inbox.iter().any(|item| is_end(&item.item))),
+            ("an inbox of more items than a claim hands out", entry.inbox.len() > INBOX_ITEMS_MAX),
+            ("an inbox that is larger than a claim hands out", run.inbox.len() < entry.inbox.len().min(100)),
         ] {
             if so {
                 seen.insert(what.to_owned());
             }
         }
+        let expires_at = now.plus_ms(claim.lease_ms);
         equal("the end of the lease", expires_at, run.expires_at)?;
         equal("the name", (&new.kind, &new.name), (&run.kind, &run.name))?;
         equal("the definition", new.definition_hash(), run.definition_hash)?;
         equal("its creation", entry.created_at, run.created_at)?;
         equal("the length", entry.history.len() as u64, run.history_len)?;
-        equal("the inbox", entry.inbox.clone(), run.inbox.into_iter().map(item).collect())?;
         equal("woken", woken, run.woken)?;
-        self.book.hold(id, Holder { lease: self.leases.len(), expires_at });
+        equal("its number", *entry.number.get_or_insert(run.number), run.number)?;
+        equal("the run of this number", *self.numbers.entry(run.number).or_insert(entry.place), entry.place)?;
+        super::compare::check_inbox(&mut entry.inbox, &run.inbox)?;
+        let holder = Holder { lease: self.leases.len(), engine: claim.engine.clone(), expires_at };
+        self.book.hold(id, holder, run.inbox.len());
         self.leases.push(Known { lease: run.lease, history_len: run.history_len, inbox_to: run.inbox_to });
         Ok(())
     }
 
-    fn made_commit(&mut self, plan: &CommitPlan) -> (Option<usize>, RunCommit) {
+    fn made_commit(&mut self, plan: &CommitPlan) -> Made {
         let lease = plan.lease.and_then(|k| self.leases.len().checked_sub(k + 1));
         let forged = RunLease { run: self.run(0), token: Token::from_bits(7) };
         let (token, known, claimed) =
@@ -241,46 +311,69 @@ impl Driver {
         let inbox_to = match plan.inbox {
             InboxPlan::AsClaimed => claimed,
             InboxPlan::Nothing => 0,
-            InboxPlan::Beyond => claimed + 10_000,
+            InboxPlan::Beyond => claimed + 1_000_000,
         };
         let step = self.made_step(token.run, &plan.step);
-        (lease, RunCommit { lease: token, history_len, inbox_to, keep_ms: plan.keep_ms, step })
+        (lease, RunCommit { lease: token, history_len, inbox_to, lease_ms: plan.keep_ms, step })
     }
 
-    async fn commit(&mut self, lease: Option<usize>, commit: RunCommit, seen: &mut Seen) -> Checked {
-        let answer = self.ctx.store.commit_runs(vec![commit.clone()]).await.unwrap().remove(0);
-        let claimed = lease.map_or(0, |at| self.leases[at].inbox_to);
-        let handled = match commit.inbox_to {
-            0 => Some(0),
-            to if to <= claimed => lease.and_then(|at| self.book.shown.get(&at)).copied(),
-            _ => None,
-        };
-        let note = CommitNote { lease, handled, commit: &commit };
-        let (should, length) = self.book.commit(&note, self.ctx.now().await);
-        seen.insert(format!("Commit {should:?}"));
-        let is = match &answer {
+    async fn commit(&mut self, by: usize, plans: &[CommitPlan], seen: &mut Seen) -> Checked {
+        let (mut made, mut should) = (Vec::new(), Vec::new());
+        for plan in plans {
+            let next = [self.made_commit(plan)];
+            should.extend(self.should_commit(&next, seen).await);
+            made.extend(next);
+        }
+        self.send_commits(by, made, should).await
+    }
+
+    /// What the commits have to be answered, one after the other.
+    async fn should_commit(&mut self, made: &[Made], seen: &mut Seen) -> Vec<(Word, u64)> {
+        let now = self.ctx.now().await;
+        let mut all = Vec::new();
+        for (lease, commit) in made {
+            let lease = *lease;
+            let claimed = lease.map_or(0, |at| self.leases[at].inbox_to);
+            let handled = match commit.inbox_to {
+                0 => Some(0),
+                to if to <= claimed => lease.and_then(|at| self.book.shown.get(&at)).copied(),
+                _ => None,
+            };
+            let (should, length) = self.book.commit(&CommitNote { lease, handled, commit }, now);
+            seen.insert(format!("Commit {should:?}"));
+            if should == Word::Ok {
+                if commit.step.jobs.iter().any(|job| commit.step.cancel.contains(&job.id)) {
+                    seen.insert("cancelled by the step that started it".to_owned());
+                }
+                self.note_jobs(&commit.step);
+                lease.iter().for_each(|at| self.leases[*at].history_len = length);
+            }
+            all.push((should, length));
+        }
+        all
+    }
+
+    async fn send_commits(&mut self, by: usize, made: Vec<Made>, should: Vec<(Word, u64)>) -> Checked {
+        if made.is_empty() {
+            return Ok(());
+        }
+        let commits = made.iter().map(|(_, commit)| commit.clone()).collect();
+        let answers = self.store(by).commit_runs(commits).await.unwrap();
+        let is = |answer: StoreResult<windlass_core::store::RunCommitted>| match answer {
             Ok(made) if made.repeated => (Word::Repeated, made.history_len),
             Ok(made) => (Word::Ok, made.history_len),
-            Err(error) => (Word::of(error), 0),
+            Err(error) => (Word::of(&error), 0),
         };
-        equal("the commit", (should, length), is)?;
-        if should == Word::Ok {
-            if commit.step.jobs.iter().any(|job| commit.step.cancel.contains(&job.id)) {
-                seen.insert("cancelled by the step that started it".to_owned());
-            }
-            self.jobs.extend(commit.step.jobs.iter().map(|job| job.id));
-            lease.iter().for_each(|at| self.leases[*at].history_len = length);
-        }
-        self.last = Some((lease, commit));
-        Ok(())
+        self.last = made;
+        equal("the commits", should, answers.into_iter().map(is).collect())
     }
 
-    async fn send(&mut self, plans: &[MessagePlan], seen: &mut Seen) -> Checked {
-        let messages: Vec<RunMessage> = plans.iter().map(|plan| self.message(*plan)).collect();
-        let answers = self.ctx.store.send_to_runs(messages.clone()).await.unwrap();
+    async fn send(&mut self, by: usize, messages: Vec<RunMessage>, seen: &mut Seen) -> Checked {
+        let answers = self.store(by).send_to_runs(messages.clone()).await.unwrap();
+        let now = self.ctx.now().await;
         for (message, answer) in messages.iter().zip(answers) {
             let before = self.book.runs.get(&message.run).map(|entry| (entry.state, entry.stuck.is_some()));
-            let should = self.book.send(message, self.ctx.now().await);
+            let should = self.book.send(message, now);
             seen.insert(format!("Send {should:?}"));
             match before {
                 Some((RunState::Running, true)) if should == Word::Ok => seen.insert("opened when it was stuck".into()),
@@ -290,6 +383,21 @@ impl Driver {
                 _ => false,
             };
             equal("the message", should, word(&answer))?;
+        }
+        Ok(())
+    }
+
+    async fn remove(&mut self, runs: &[usize], seen: &mut Seen) -> Checked {
+        let runs: Vec<RunId> = runs.iter().map(|k| self.run(*k)).collect();
+        let answers = self.ctx.store.remove_runs(runs.clone()).await.unwrap();
+        for (run, answer) in runs.into_iter().zip(answers) {
+            let stuck = self.book.runs.get(&run).is_some_and(|entry| entry.stuck.is_some());
+            let should = self.book.remove(run);
+            seen.insert(format!("Remove {should:?}"));
+            if stuck && should == Word::Ok {
+                seen.insert("removed when it was stuck".to_owned());
+            }
+            equal("the removal", should, word(&answer))?;
         }
         Ok(())
     }
@@ -310,94 +418,20 @@ impl Driver {
             }
         }
     }
-
-    async fn job(&mut self, op: &Op, now: Timestamp, seen: &mut Seen) -> Checked {
-        let (job, answer) = match *op {
-            Op::TakeJob => {
-                let waiting = self.book.jobs.values().filter(|note| note.state == Some(State::Ready)).count();
-                let claimed = self.ctx.claim("w", "q", 1).await;
-                equal("jobs to be claimed", waiting.min(1), claimed.len())?;
-                for job in claimed {
-                    if let Some(note) = self.book.jobs.get_mut(&job.lease.job) {
-                        note.state = Some(State::Active);
-                    }
-                    self.taken.push(job.lease);
-                }
-                return Ok(());
-            }
-            Op::EndJob { taken, fails } => {
-                let Some(at) = self.taken.len().checked_sub(taken + 1) else { return Ok(()) };
-                let lease = self.taken.remove(at);
-                let kind = if fails { fail("no", Retry::Never) } else { complete() };
-                (lease.job, self.ctx.report("w", lease, kind).await.map(drop))
-            }
-            Op::CancelJob(k) | Op::RemoveJob(k) => {
-                let Some(&job) = nth_latest(&self.jobs, k) else { return Ok(()) };
-                let change = if matches!(op, Op::CancelJob(_)) { ChangeOp::Cancel } else { ChangeOp::Remove };
-                (job, self.ctx.change(job, change).await.map(drop))
-            }
-            _ => return Ok(()),
-        };
-        // What becomes of a job is the machine's business; what its run hears of it is ours.
-        let open = |state: Option<State>| matches!(state, Some(State::Ready | State::Active));
-        let before = self.book.jobs.get(&job).map(|note| note.state);
-        let after = self.ctx.get(job).await.map(|job| job.state);
-        seen.insert(format!("a job {}", if answer.is_ok() { "changed" } else { "refused" }));
-        match before {
-            Some(before) if open(before) && !open(after) => self.book.job_ended(job, after, now),
-            Some(_) => drop(self.book.jobs.get_mut(&job).map(|note| note.state = after)),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Compares all that can be seen.
-    pub(super) async fn compare(&self) -> Checked {
-        let read =
-            |run: &NewRun| RunRead { run: run.id, definition: true, input: true, history_from: 0, history_max: 999 };
-        let views = self.ctx.store.read_runs(self.runs.iter().map(read).collect()).await.unwrap();
-        for (new, view) in self.runs.iter().zip(views) {
-            equal("the run", self.book.runs.get(&new.id).map(|entry| shown(new, entry)), view)?;
-        }
-        let list = RunList { state: None, order: ListOrder::Ascending, cursor: None, limit: 1_000 };
-        let listed: Vec<Run> = self.ctx.store.list_runs(list).await.unwrap().runs;
-        let run = |id: RunId| {
-            let new = self.runs.iter().find(|new| new.id == id)?;
-            Some(shown(new, self.book.runs.get(&id)?).run)
-        };
-        equal("the list", self.book.list(None).into_iter().filter_map(run).collect(), listed)?;
-        for (job, note) in &self.book.jobs {
-            equal("the job", note.state, self.ctx.get(*job).await.map(|job| job.state))?;
-        }
-        Ok(())
-    }
 }
 
-fn item(item: RunItem) -> Item {
-    match item {
-        RunItem::JobEnded(end) => Item::Job(end.job, end.state),
-        RunItem::Message { at, body } => Item::Message(at, body),
+/// The runs that may be claimed come in their order; those that wait since the same moment in any.
+fn check_order(may: &[(usize, u64, RunId)], count: usize, claimed: &[ClaimedRun]) -> Checked {
+    let ids: Vec<RunId> = claimed.iter().map(|run| run.lease.run).collect();
+    let places: Vec<(usize, u64)> = ids
+        .iter()
+        .filter_map(|id| may.iter().find(|(_, _, may)| may == id))
+        .map(|(kind, since, _)| (*kind, *since))
+        .collect();
+    let should: Vec<(usize, u64)> = may.iter().take(count).map(|(kind, since, _)| (*kind, *since)).collect();
+    let twice = ids.len() != ids.iter().collect::<BTreeSet<_>>().len();
+    if ids.len() != count || twice || places != should {
+        return Err(format!("{ids:?} were claimed, the first {count} of {may:?} should be"));
     }
-}
-
-/// What has to be seen of a run.
-fn shown(new: &NewRun, entry: &Entry) -> RunView {
-    let run = Run {
-        id: new.id,
-        kind: new.kind.clone(),
-        name: new.name.clone(),
-        state: entry.state,
-        stuck: entry.stuck.clone(),
-        summary: entry.summary.clone(),
-        history_len: entry.history.len() as u64,
-        inbox_len: entry.inbox.len() as u64,
-        engine: entry.held.map(|_| engine()),
-        wake_at: entry.wake_at,
-        created_at: entry.created_at,
-        changed_at: entry.changed_at,
-        finished_at: entry.finished_at,
-        damaged: None,
-    };
-    let (definition, input) = (Some(new.definition.clone()), Some(new.input.clone()));
-    RunView { run, definition, input, history: entry.history.clone() }
+    Ok(())
 }

@@ -5,15 +5,19 @@
 //! `WINDLASS_MODEL_CASES` repeat it, as they do for the sequences about jobs.
 
 mod book;
+mod choose;
+mod compare;
 mod drive;
+mod jobs;
 mod op;
 
 use crate::ctx::{Ctx, Factory, TestClock};
 use crate::model::{Budget, words};
 use crate::runner::cases;
+use choose::Chooser;
 use drive::Driver;
 use futures::FutureExt;
-use op::{Chooser, Op};
+use op::Op;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,10 +33,12 @@ const WANTED: &[&str] = &[
     "Create Existing",
     "Create Taken",
     "Create Invalid",
+    "Create Duplicate",
     "Commit Ok",
     "Commit Repeated",
     "Commit Lost",
     "Commit Invalid",
+    "Commit Duplicate",
     "Commit Missing",
     "Send Ok",
     "Send Refused",
@@ -49,6 +55,16 @@ const WANTED: &[&str] = &[
     "opened when it was stuck",
     "removed when it was stuck",
     "told of a job",
+    "the end of a job: Some(Succeeded)",
+    "the end of a job: Some(Failed)",
+    "the end of a job: Some(Cancelled)",
+    "the end of a job: None",
+    "an outcome accepted",
+    "an outcome refused",
+    "an inbox of more items than a claim hands out",
+    "an inbox that is larger than a claim hands out",
+    "woken by a sweep",
+    "pruned",
     "cancelled by the step that started it",
 ];
 
@@ -64,8 +80,9 @@ async fn slow_random_runs(ctx: Ctx) {
         let seed = budget.seed.wrapping_add(case);
         let chooser = Chooser::new(seed);
         let ops: Vec<Op> = (0..STEPS).map(|_| chooser.next()).collect();
-        if let Err(text) = attempt(&ops, &ctx.factory, &mut seen).await {
-            let (ops, text) = shrink(ops, text, &ctx.factory).await;
+        let two_handles = seed.is_multiple_of(4);
+        if let Err(text) = attempt(&ops, two_handles, &ctx.factory, &mut seen).await {
+            let (ops, text) = shrink(ops, text, two_handles, &ctx.factory).await;
             let steps: Vec<String> = ops.iter().enumerate().map(|(i, op)| format!("  {i}: {op:?}")).collect();
             panic!("{}\n{text}\nrepeat it with WINDLASS_MODEL_SEED={seed} WINDLASS_MODEL_CASES=1", steps.join("\n"));
         }
@@ -77,9 +94,9 @@ async fn slow_random_runs(ctx: Ctx) {
 }
 
 /// One sequence on a store of its own; a panic is a failure like any other, so that it is made shorter, too.
-async fn attempt(ops: &[Op], factory: &Arc<dyn Factory>, seen: &mut Seen) -> Result<(), String> {
+async fn attempt(ops: &[Op], two_handles: bool, factory: &Arc<dyn Factory>, seen: &mut Seen) -> Result<(), String> {
     let sequence = async {
-        let mut driver = Driver::new(Ctx::open(Arc::clone(factory)).await);
+        let mut driver = Driver::new(Ctx::open(Arc::clone(factory)).await, two_handles).await;
         for (i, op) in ops.iter().enumerate() {
             driver.step(op, seen).await.map_err(|text| format!("step {i}, {op:?}:\n{text}"))?;
             driver.compare().await.map_err(|text| format!("after step {i}:\n{text}"))?;
@@ -90,14 +107,19 @@ async fn attempt(ops: &[Op], factory: &Arc<dyn Factory>, seen: &mut Seen) -> Res
 }
 
 /// Leaves steps out for as long as it still fails.
-async fn shrink(mut ops: Vec<Op>, mut text: String, factory: &Arc<dyn Factory>) -> (Vec<Op>, String) {
+async fn shrink(
+    mut ops: Vec<Op>,
+    mut text: String,
+    two_handles: bool,
+    factory: &Arc<dyn Factory>,
+) -> (Vec<Op>, String) {
     let mut size = ops.len() / 2;
     while size > 0 {
         let mut at = 0;
         while at < ops.len() {
             let mut fewer = ops.clone();
             fewer.drain(at..(at + size).min(ops.len()));
-            match attempt(&fewer, factory, &mut Seen::new()).await {
+            match attempt(&fewer, two_handles, factory, &mut Seen::new()).await {
                 Err(why) => (ops, text) = (fewer, why),
                 Ok(()) => at += size,
             }

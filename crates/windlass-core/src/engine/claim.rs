@@ -165,6 +165,7 @@ impl<T: Tables> Step<'_, T> {
             expires_at: record.life.held.as_ref().map_or(self.now, |held| held.expires_at),
             spec,
             stalls: record.life.stalls,
+            retries: record.life.retries,
             created_at: record.created_at,
             ready_at: record.ready_at,
         }

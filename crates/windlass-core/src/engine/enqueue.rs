@@ -308,12 +308,7 @@ struct QueuePlan {
 }
 
 fn too_many_lanes(spec: &JobSpec, got: u64) -> Error {
-    let what = if spec.labels.is_empty() {
-        "the number of kinds without labels of the queue"
-    } else {
-        "the number of lanes with labels (kinds and sets of labels) of the queue"
-    };
-    Error::limit(what, LANES_MAX as u64, got)
+    Error::too_many_lanes(!spec.labels.is_empty(), LANES_MAX as u64, got)
 }
 
 /// Jobs that wait, scheduled ones included.

@@ -71,7 +71,9 @@ impl<T: Tables> Step<'_, T> {
         fire.check()?;
         let missing = Error::not_found(format!("the schedule `{}`", fire.name));
         let mut schedule = self.tables.schedule(&fire.name)?.ok_or(missing)?;
-        if schedule.revision != fire.revision || fire.expected.is_some() && schedule.next_tick != fire.expected {
+        if schedule.revision != fire.revision
+            || fire.expected_tick.is_some() && schedule.next_tick != fire.expected_tick
+        {
             return Ok(FireOutcome::Stale);
         }
         let running = self.last_job_state(&schedule)?.is_some_and(|state| !state.is_terminal());
@@ -93,13 +95,13 @@ impl<T: Tables> Step<'_, T> {
                 schedule.last_job = Some(enqueued.id());
             }
         }
-        if let Some(tick) = fire.expected {
+        if let Some(tick) = fire.expected_tick {
             schedule.last_tick = Some(tick);
-            schedule.next_tick = fire.next;
+            schedule.next_tick = fire.next_tick;
             // A job out of turn is none of a tick, and spends nothing of the limit.
             schedule.fired += u64::from(created);
         }
-        let tick = fire.expected.unwrap_or(self.now);
+        let tick = fire.expected_tick.unwrap_or(self.now);
         self.events.push(FeedEvent::ScheduleFired { schedule: fire.name, tick });
         self.tables.put_schedule(schedule)?;
         Ok(if skip { FireOutcome::Skipped } else { FireOutcome::Fired { jobs: created } })
@@ -109,7 +111,7 @@ impl<T: Tables> Step<'_, T> {
     /// or a restore. Answers the last such job.
     fn drop_known_jobs(&mut self, fire: &mut Fire) -> Result<Option<JobId>> {
         let mut known = None;
-        if fire.expected.is_some() {
+        if fire.expected_tick.is_some() {
             for job in std::mem::take(&mut fire.jobs) {
                 let id = job.effective_id();
                 match self.tables.find_job(id)? {

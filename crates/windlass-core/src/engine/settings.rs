@@ -25,7 +25,10 @@ impl<T: Tables> Step<'_, T> {
                 settings.check()?;
                 self.tables.queue_mut(queue)?.settings = settings;
             }
-            Setting::Group { group, settings, .. } => self.set_group(queue, group, *settings)?,
+            Setting::Group { group, settings, .. } => self.set_group(queue, group, |_| *settings)?,
+            Setting::GroupCap { group, cap, .. } => {
+                self.set_group(queue, group, |settings| GroupSettings { cap: Some(*cap), ..settings })?;
+            }
         }
         // What was not allowed may be allowed now.
         let name = setting.queue().clone();
@@ -51,9 +54,15 @@ impl<T: Tables> Step<'_, T> {
         Ok(())
     }
 
-    fn set_group(&mut self, queue: QueueId, name: &GroupName, settings: GroupSettings) -> Result<()> {
+    fn set_group(
+        &mut self,
+        queue: QueueId,
+        name: &GroupName,
+        change: impl FnOnce(GroupSettings) -> GroupSettings,
+    ) -> Result<()> {
         let id = self.group_for(queue, Some(name))?;
-        self.tables.group_mut(id)?.settings = settings;
+        let group = self.tables.group_mut(id)?;
+        group.settings = change(group.settings);
         self.review_group(id)?;
         self.drop_idle_group(id)
     }

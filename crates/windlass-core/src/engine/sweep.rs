@@ -5,7 +5,7 @@ use super::rows::{DedupRow, Parked, QueueId, Row};
 use super::tables::{Tables, Walk};
 use crate::error::Result;
 use crate::job::{Event, Failure, FailureClass, State, Verb};
-use crate::store::{MINUTES_KEPT, Sweep, SweepKind, Swept, WORKER_KEPT_MS};
+use crate::store::{Beat, MINUTES_KEPT, Sweep, SweepKind, Swept, WORKER_KEPT_MS};
 use crate::time::Timestamp;
 
 impl<T: Tables> Step<'_, T> {
@@ -187,15 +187,20 @@ impl<T: Tables> Step<'_, T> {
         if max == 0 {
             return Ok(0);
         }
-        let minutes = self.tables.prune_minutes(self.now.minute() - MINUTES_KEPT, max)?;
-        let memos = self.tables.prune_memos(self.now.minus_ms(WORKER_KEPT_MS), max)?;
-        let mut workers = 0;
-        for worker in self.tables.workers()? {
-            if self.now.ms_since(worker.seen_at) > WORKER_KEPT_MS.max(worker.beat.ttl_ms) {
+        let count = |pruned: u64| usize::try_from(pruned).unwrap_or(usize::MAX);
+        let mut handled = count(self.tables.prune_minutes(self.now.minute() - MINUTES_KEPT, max)?);
+        if handled < max {
+            handled += count(self.tables.prune_memos(self.now.minus_ms(WORKER_KEPT_MS), max - handled)?);
+        }
+        if handled < max {
+            let now = self.now;
+            let is_gone = |beat: &Beat, seen_at| now.ms_since(seen_at) > WORKER_KEPT_MS.max(beat.ttl_ms);
+            let workers = self.tables.workers()?.into_iter().filter(|worker| is_gone(&worker.beat, worker.seen_at));
+            for worker in workers.take(max - handled) {
                 self.tables.remove_worker(worker.id())?;
-                workers += 1;
+                handled += 1;
             }
         }
-        Ok(usize::try_from(minutes + memos).unwrap_or(usize::MAX).saturating_add(workers))
+        Ok(handled)
     }
 }

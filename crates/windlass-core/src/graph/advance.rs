@@ -7,7 +7,7 @@ use super::scope::NodeScope;
 use super::template::Template;
 use crate::id::JobId;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Something that has happened to a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub enum Happened {
     Rerun {
         /// The nodes.
         nodes: Vec<usize>,
+        /// Rows of a matrix that succeeded are not run again, unless something before the matrix is.
+        keep_rows: bool,
     },
 }
 
@@ -197,15 +199,32 @@ impl<'s> Step<'s> {
             Happened::TimedOut if self.progress.result.is_none() && !self.progress.is_stopping() => {
                 self.emit(Event::TimedOut);
             }
-            Happened::Rerun { nodes } if self.progress.result.is_some() => {
-                let nodes = descendants(self.progress, nodes);
-                if !nodes.is_empty() {
-                    self.emit(Event::Rerun { nodes: nodes.clone() });
-                    self.open.extend(nodes.into_iter().filter(|&node| self.progress.nodes[node].left == 0));
-                }
-            }
+            Happened::Rerun { nodes, keep_rows } if self.progress.result.is_some() => self.rerun(nodes, keep_rows),
             Happened::Cancel { .. } | Happened::TimedOut | Happened::Rerun { .. } => {}
         }
+    }
+
+    fn rerun(&mut self, nodes: Vec<usize>, keep_rows: bool) {
+        let nodes = descendants(self.progress, nodes);
+        if nodes.is_empty() {
+            return;
+        }
+        let rows_kept = if keep_rows { self.keeps_rows(&nodes) } else { Vec::new() };
+        self.emit(Event::Rerun { nodes: nodes.clone(), rows_kept });
+        self.open.extend(nodes.into_iter().filter(|&node| self.progress.nodes[node].left == 0));
+    }
+
+    /// Those of the nodes of a rerun that keep rows: what the others get from the nodes before them may be different this time.
+    fn keeps_rows(&self, nodes: &[usize]) -> Vec<usize> {
+        let reruns: HashSet<usize> = nodes.iter().copied().collect();
+        let has_same_needs = |node: usize| !self.graph.nodes[node].needs.iter().any(|need| reruns.contains(&need.node));
+        let has_rows = |node: usize| {
+            let instances = &self.progress.nodes[node].instances;
+            self.graph.nodes[node].matrix.is_some()
+                && instances.iter().any(|one| one.outcome == Some(Outcome::Succeeded))
+                && instances.iter().any(|one| one.outcome != Some(Outcome::Succeeded))
+        };
+        nodes.iter().copied().filter(|&node| has_rows(node) && has_same_needs(node)).collect()
     }
 
     /// An instance of a node has ended: the others are given up, or the next one starts.
@@ -230,8 +249,12 @@ impl<'s> Step<'s> {
 
     fn go_on(&mut self) {
         while let Some(node) = self.open.pop_front() {
-            if !self.progress.nodes[node].has_begun() {
+            let progress = &self.progress.nodes[node];
+            if !progress.has_begun() {
                 self.decide(node);
+            } else if progress.outcome.is_none() {
+                // A matrix of which some rows are run again.
+                self.start_instances(node);
             }
         }
     }
@@ -340,15 +363,14 @@ impl<'s> Step<'s> {
         if self.progress.nodes[node].stopping {
             return;
         }
-        let progress = &self.progress.nodes[node];
         // Instances are started in their order, and end in any.
-        let (mut instance, all) = (progress.started, progress.instances.len());
-        let mut running = progress.started - progress.ended.min(progress.started);
-        while instance < all && running < most {
+        while let Some(instance) = self.progress.nodes[node].next_instance() {
+            let progress = &self.progress.nodes[node];
+            if progress.started - progress.ended.min(progress.started) >= most {
+                return;
+            }
             let Some(job) = self.new_job() else { return };
             self.emit(Event::Started { node, instance, job });
-            instance += 1;
-            running += 1;
         }
     }
 }
@@ -357,7 +379,7 @@ impl<'s> Step<'s> {
 const BEGINNING: usize = 60;
 
 /// The rows that an expression comes to; why not.
-fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
+pub(super) fn rows_of(expr: &Expr, scope: &dyn Scope) -> Result<Vec<Map<String, Value>>, String> {
     let no_json = |text: &str, error: serde_json::Error| {
         let begins: String = text.chars().take(BEGINNING).collect();
         let more = if begins.len() < text.len() { "…" } else { "" };

@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A run that is advanced by names.
-struct Run {
+pub(super) struct Run {
     graph: Graph,
-    progress: Progress,
+    pub(super) progress: Progress,
     inputs: Value,
     new_job: Box<dyn FnMut() -> JobId>,
 }
 
 impl Run {
-    fn new(nodes: Vec<Node>) -> Self {
+    pub(super) fn new(nodes: Vec<Node>) -> Self {
         let graph = graph(nodes);
         graph.check().unwrap();
         let progress = Progress::new(&graph);
@@ -23,27 +23,27 @@ impl Run {
         run
     }
 
-    fn advance(&mut self, happened: Vec<Happened>) -> Vec<Event> {
+    pub(super) fn advance(&mut self, happened: Vec<Happened>) -> Vec<Event> {
         advance(&self.graph, &mut self.progress, &self.inputs, happened, &mut self.new_job)
     }
 
-    fn at(&self, id: &str) -> &NodeProgress {
+    pub(super) fn at(&self, id: &str) -> &NodeProgress {
         &self.progress.nodes[self.graph.find(id).unwrap()]
     }
 
-    fn end(&mut self, id: &str, outcome: Outcome, outputs: &[(&str, &str)]) -> Vec<Event> {
+    pub(super) fn end(&mut self, id: &str, outcome: Outcome, outputs: &[(&str, &str)]) -> Vec<Event> {
         let one = self.at(id).instances.iter().find(|one| one.job.is_some() && one.outcome.is_none());
         let job = one.and_then(|one| one.job).unwrap_or_else(|| panic!("{id} does not run"));
         let outputs = outputs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         self.advance(vec![Happened::JobEnded { job, end: End { outcome, error: None, outputs } }])
     }
 
-    fn succeed(&mut self, id: &str) -> Vec<Event> {
+    pub(super) fn succeed(&mut self, id: &str) -> Vec<Event> {
         self.end(id, Outcome::Succeeded, &[])
     }
 
     /// Those that run, in the order of the graph.
-    fn running(&self) -> Vec<&str> {
+    pub(super) fn running(&self) -> Vec<&str> {
         let nodes = self.graph.nodes.iter().zip(&self.progress.nodes);
         nodes.filter(|(_, progress)| progress.running() > 0).map(|(node, _)| node.id.as_str()).collect()
     }
@@ -53,15 +53,15 @@ impl Run {
     }
 }
 
-fn when(text: &str, node: Node) -> Node {
+pub(super) fn when(text: &str, node: Node) -> Node {
     Node { condition: Some(Expr::parse(text).unwrap()), ..node }
 }
 
-fn rows(count: usize) -> Source {
+pub(super) fn rows(count: usize) -> Source {
     Source::Rows((0..count).map(|n| Map::from_iter([("n".to_owned(), json!(n))])).collect())
 }
 
-fn matrix(source: Source, fail_fast: bool, parallel_max: Option<u32>, node: Node) -> Node {
+pub(super) fn matrix(source: Source, fail_fast: bool, parallel_max: Option<u32>, node: Node) -> Node {
     Node { matrix: Some(Matrix { source, fail_fast, parallel_max }), ..node }
 }
 
@@ -282,7 +282,7 @@ fn a_step_that_stops_a_run_starts_nothing() {
     // Run once more, and then stopped: in this order, and still without a start.
     let mut run = Run::new(vec![node("a", &[])]);
     run.succeed("a");
-    assert_eq!(starts(&run.advance(vec![Happened::Rerun { nodes: vec![0] }, cancel()])), 0);
+    assert_eq!(starts(&run.advance(vec![Happened::Rerun { nodes: vec![0], keep_rows: false }, cancel()])), 0);
     assert_eq!((run.at("a").outcome, run.progress.result), (Some(Outcome::Cancelled), Some(RunResult::Cancelled)));
 }
 
@@ -302,10 +302,10 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
     run.end("b", Outcome::Failed, &[]);
     // While it runs there is nothing to run again.
     let nodes = reruns(&run.progress);
-    assert!(run.advance(vec![Happened::Rerun { nodes }]).is_empty());
+    assert!(run.advance(vec![Happened::Rerun { nodes, keep_rows: true }]).is_empty());
     run.succeed("d");
     assert_eq!(run.progress.result, Some(RunResult::Failed));
-    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress) }]);
+    run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
     assert_eq!(run.running(), ["b"]);
     assert_eq!(run.outcomes(), [Some(Outcome::Succeeded), None, None, Some(Outcome::Succeeded)]);
     assert_eq!((run.at("b").reruns, run.at("d").reruns, &run.at("a").outputs["k"]), (1, 0, &"v".to_owned()));
@@ -314,7 +314,7 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
     run.succeed("b");
     run.succeed("c");
     assert_eq!(run.progress.result, Some(RunResult::Succeeded));
-    run.advance(vec![Happened::Rerun { nodes: vec![1] }]);
+    run.advance(vec![Happened::Rerun { nodes: vec![1], keep_rows: false }]);
     assert_eq!(run.running(), ["b"]);
 }
 

@@ -16,10 +16,14 @@ mod template;
 #[cfg(test)]
 mod advance_tests;
 #[cfg(test)]
+mod foresee_tests;
+#[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod rerun_tests;
 
 pub use advance::{Happened, advance, descendants, reruns, resume, settle};
-pub use foresee::foresee;
+pub use foresee::{ForeseenLabels, foresee, foresee_labels};
 pub use model::{Accepts, Fault, Graph, MATRIX_MAX, Matrix, NEEDS_MAX, NODES_MAX, Need, Node, NodeJob, Source, Work};
 pub use progress::{End, Event, Instance, NodeProgress, Outcome, Progress, RunResult, Skip};
 pub use scope::NodeScope;

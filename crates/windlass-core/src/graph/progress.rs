@@ -142,6 +142,9 @@ pub enum Event {
     Rerun {
         /// With all that comes after them.
         nodes: Vec<usize>,
+        /// Those of them of which only the rows that did not succeed are run, in ascending order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rows_kept: Vec<usize>,
     },
     /// All nodes have ended.
     Finished {
@@ -170,8 +173,10 @@ pub struct NodeProgress {
     pub rows: Vec<Map<String, Value>>,
     /// Its jobs, once it has started.
     pub instances: Vec<Instance>,
-    /// How many of those have a job, and how many have ended.
+    /// How many of those have a job.
     pub started: usize,
+    /// All instances before this one have a job.
+    pub(super) next: usize,
     /// Instances that have ended.
     pub ended: usize,
     /// It gives up the instances that have not started.
@@ -192,6 +197,24 @@ impl NodeProgress {
     /// Whether it has been looked at: it runs, or has ended.
     pub fn has_begun(&self) -> bool {
         !self.instances.is_empty() || self.outcome.is_some()
+    }
+
+    /// The first instance that has no job.
+    pub(super) fn next_instance(&self) -> Option<usize> {
+        if self.started >= self.instances.len() {
+            return None;
+        }
+        self.instances.iter().skip(self.next).position(|one| one.job.is_none()).map(|at| self.next + at)
+    }
+
+    /// The state before its rows are run again that did not succeed. The others keep their jobs, and the node their outputs.
+    fn with_rows_kept(mut self) -> Self {
+        for one in self.instances.iter_mut().filter(|one| one.outcome != Some(Outcome::Succeeded)) {
+            *one = Instance::default();
+        }
+        let kept = self.instances.iter().filter(|one| one.outcome.is_some()).count();
+        let Self { rows, instances, outputs, reruns, .. } = self;
+        Self { rows, instances, outputs, reruns: reruns + 1, started: kept, ended: kept, ..Self::default() }
     }
 
     /// Instances that have a job and have not ended.
@@ -293,7 +316,7 @@ impl Progress {
                 self.timed_out = true;
                 self.stop_all(graph);
             }
-            Event::Rerun { nodes } => self.rerun(graph, nodes),
+            Event::Rerun { nodes, rows_kept } => self.rerun(graph, nodes, rows_kept),
             Event::Finished { result } => self.result = Some(*result),
         }
     }
@@ -306,6 +329,7 @@ impl Progress {
         if let Some(one) = progress.instances.get_mut(instance) {
             one.job = Some(job);
             progress.started += 1;
+            progress.next = instance + 1;
             self.jobs.insert(job, (node, instance));
         }
     }
@@ -371,15 +395,21 @@ impl Progress {
         }
     }
 
-    /// Puts nodes back to where they were before the run; the others stay as they ended.
-    fn rerun(&mut self, graph: &Graph, nodes: &[usize]) {
+    /// Puts nodes back to where they were before the run, or before their rows that did not succeed; the others stay as they
+    /// ended.
+    fn rerun(&mut self, graph: &Graph, nodes: &[usize], rows_kept: &[usize]) {
         for &node in nodes {
             let Some(progress) = self.nodes.get_mut(node) else { continue };
             self.left += usize::from(progress.outcome.is_some());
-            for job in progress.instances.iter().filter_map(|one| one.job) {
+            let keeps_rows = rows_kept.binary_search(&node).is_ok();
+            let is_kept = |one: &Instance| keeps_rows && one.outcome == Some(Outcome::Succeeded);
+            for job in progress.instances.iter().filter(|one| !is_kept(one)).filter_map(|one| one.job) {
                 self.jobs.remove(&job);
             }
-            *progress = NodeProgress { reruns: progress.reruns + 1, ..NodeProgress::default() };
+            *progress = match keeps_rows {
+                true => std::mem::take(progress).with_rows_kept(),
+                false => NodeProgress { reruns: progress.reruns + 1, ..NodeProgress::default() },
+            };
         }
         for &node in nodes {
             let Some(needs) = graph.nodes.get(node).map(|node| &node.needs) else { continue };

@@ -253,8 +253,10 @@ impl World {
             }
             Turn::Cancel => Happened::Cancel { reason: "enough".to_owned() },
             Turn::TimedOut => Happened::TimedOut,
-            Turn::Rerun { failed: true, .. } => Happened::Rerun { nodes: reruns(&self.progress) },
-            Turn::Rerun { pick, .. } => Happened::Rerun { nodes: vec![pick.index(self.graph.nodes.len())] },
+            Turn::Rerun { failed: true, .. } => Happened::Rerun { nodes: reruns(&self.progress), keep_rows: true },
+            Turn::Rerun { pick, .. } => {
+                Happened::Rerun { nodes: vec![pick.index(self.graph.nodes.len())], keep_rows: false }
+            }
         })
     }
 

@@ -34,10 +34,10 @@ pub fn plan(due: &DueSchedule) -> Result<Option<Fire>> {
     let used_up = certain && fired.len() as u64 >= schedule.room();
     Ok(Some(Fire {
         name: schedule.name.clone(),
-        expected: Some(expected),
+        expected_tick: Some(expected),
         revision: schedule.revision,
         jobs: fired.into_iter().map(|tick| job_of(schedule, tick)).collect::<Result<_>>()?,
-        next: next.filter(|_| !used_up),
+        next_tick: next.filter(|_| !used_up),
         skip_if_running: schedule.overlap == Overlap::Skip,
     }))
 }

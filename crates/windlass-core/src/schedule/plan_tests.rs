@@ -26,10 +26,10 @@ fn ticks_of(fire: &Fire) -> Vec<Timestamp> {
 
 /// What a store does with a fire, as far as the next plan can tell.
 fn apply(schedule: &mut Schedule, fire: &Fire) {
-    assert_eq!((fire.expected, fire.revision), (schedule.next_tick, schedule.revision));
+    assert_eq!((fire.expected_tick, fire.revision), (schedule.next_tick, schedule.revision));
     schedule.fired += fire.jobs.len() as u64;
-    schedule.last_tick = fire.expected;
-    schedule.next_tick = fire.next;
+    schedule.last_tick = fire.expected_tick;
+    schedule.next_tick = fire.next_tick;
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn a_tick_on_time_creates_its_job_and_moves_on() {
     let tick = at("2026-06-01T13:00:00Z");
     for now in [tick, tick.plus_ms(1), tick.plus_ms(HOUR - 1)] {
         let fire = look(&schedule, now).unwrap();
-        assert_eq!((fire.name.as_str(), fire.expected, fire.revision), ("nightly", Some(tick), 4));
-        assert_eq!(fire.next, Some(at("2026-06-01T14:00:00Z")));
+        assert_eq!((fire.name.as_str(), fire.expected_tick, fire.revision), ("nightly", Some(tick), 4));
+        assert_eq!(fire.next_tick, Some(at("2026-06-01T14:00:00Z")));
         assert!(!fire.skip_if_running);
         let [job] = fire.jobs.as_slice() else { panic!("{fire:?}") };
         job.check().unwrap();
@@ -106,7 +106,7 @@ fn missed_ticks_are_caught_up_with_as_the_policy_says() {
     let now = at("2026-06-01T17:00:30Z");
     let fired = |catch_up| {
         let fire = look(&armed(Rule::every_ms(HOUR), |s| s.catch_up = catch_up), now).unwrap();
-        assert_eq!(fire.next, Some(at("2026-06-01T18:00:00Z")));
+        assert_eq!(fire.next_tick, Some(at("2026-06-01T18:00:00Z")));
         ticks_of(&fire).iter().map(|tick| tick.to_string()[11..16].to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(fired(CatchUp::Latest), ["17:00"]);
@@ -120,7 +120,7 @@ fn what_is_skipped_is_what_is_older_than_the_grace() {
     let skip = |rule: Rule, now: Timestamp| {
         let schedule = armed(rule, |s| s.catch_up = CatchUp::Skip);
         let fire = look(&schedule, now).unwrap();
-        (fire.jobs.len(), fire.next.unwrap())
+        (fire.jobs.len(), fire.next_tick.unwrap())
     };
     let tick = at("2026-06-01T13:00:00Z");
     assert_eq!(skip(Rule::every_ms(HOUR), tick.plus_ms(CATCH_UP_GRACE_MS)).0, 1);
@@ -134,7 +134,7 @@ fn what_is_skipped_is_what_is_older_than_the_grace() {
 fn a_paused_schedule_lets_its_ticks_pass() {
     let schedule = armed(Rule::every_ms(HOUR), |s| s.paused = true);
     let fire = look(&schedule, at("2026-06-01T15:30:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (0, Some(at("2026-06-01T16:00:00Z"))));
+    assert_eq!((fire.jobs.len(), fire.next_tick), (0, Some(at("2026-06-01T16:00:00Z"))));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_interval_comes_back_to_the_beat_of_its_start() {
     let schedule = armed(Rule::every_ms(HOUR), |s| s.start = Some(at("2026-06-01T00:00:00Z")));
     let by_hand = Schedule { next_tick: Some(at("2026-06-01T12:20:00Z")), ..schedule };
     let fire = look(&by_hand, at("2026-06-01T12:20:00Z")).unwrap();
-    assert_eq!((ticks_of(&fire), fire.next), (vec![at("2026-06-01T12:20:00Z")], Some(at("2026-06-01T13:00:00Z"))));
+    assert_eq!((ticks_of(&fire), fire.next_tick), (vec![at("2026-06-01T12:20:00Z")], Some(at("2026-06-01T13:00:00Z"))));
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn nothing_happens_after_the_end() {
         (s.end, s.catch_up) = (Some(at("2026-06-01T15:00:00Z")), CatchUp::All { max: 10 });
     });
     let fire = look(&schedule, at("2026-06-01T14:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (2, Some(at("2026-06-01T15:00:00Z"))), "the end itself is a tick");
+    assert_eq!((fire.jobs.len(), fire.next_tick), (2, Some(at("2026-06-01T15:00:00Z"))), "the end itself is a tick");
     let late = look(&schedule, at("2026-06-03T00:00:00Z")).unwrap();
     assert_eq!((late.jobs.len(), late.next), (3, None));
     // The end was set earlier after the next tick had been computed.
     let cut = Schedule { end: Some(at(MADE)), ..schedule };
     let fire = look(&cut, at("2026-06-01T14:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (0, None));
+    assert_eq!((fire.jobs.len(), fire.next_tick), (0, None));
 }
 
 #[test]
@@ -177,13 +177,13 @@ fn no_more_ticks_than_the_limit_create_jobs() {
         (s.limit, s.catch_up) = (Some(3), CatchUp::All { max: 10 });
     });
     let fire = look(&schedule, at("2026-06-01T14:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (2, Some(at("2026-06-01T15:00:00Z"))));
+    assert_eq!((fire.jobs.len(), fire.next_tick), (2, Some(at("2026-06-01T15:00:00Z"))));
     apply(&mut schedule, &fire);
     let fire = look(&schedule, at("2026-06-01T18:00:00Z")).unwrap();
-    assert_eq!((ticks_of(&fire), fire.next), (vec![at("2026-06-01T18:00:00Z")], None));
+    assert_eq!((ticks_of(&fire), fire.next_tick), (vec![at("2026-06-01T18:00:00Z")], None));
     let used_up = Schedule { fired: 3, ..schedule };
     let fire = look(&used_up, at("2026-06-01T18:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (0, None));
+    assert_eq!((fire.jobs.len(), fire.next_tick), (0, None));
 }
 
 #[test]
@@ -194,13 +194,13 @@ fn a_job_that_may_not_be_created_does_not_end_a_limited_schedule() {
     });
     let schedule = armed(Rule::every_ms(HOUR), |s| (s.limit, s.overlap) = (Some(1), Overlap::Skip));
     let fire = look(&schedule, at("2026-06-01T13:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (1, Some(at("2026-06-01T14:00:00Z"))));
-    assert_eq!(look(&deduplicated, at("2026-06-01T13:00:00Z")).unwrap().next, fire.next);
+    assert_eq!((fire.jobs.len(), fire.next_tick), (1, Some(at("2026-06-01T14:00:00Z"))));
+    assert_eq!(look(&deduplicated, at("2026-06-01T13:00:00Z")).unwrap().next, fire.next_tick);
     // The store created it: nothing is left to do, as the next look finds.
-    let over = Schedule { fired: 1, next_tick: fire.next, ..schedule };
+    let over = Schedule { fired: 1, next_tick: fire.next_tick, ..schedule };
     assert!(over.is_over());
     let fire = look(&over, at("2026-06-01T14:00:00Z")).unwrap();
-    assert_eq!((fire.jobs.len(), fire.next), (0, None));
+    assert_eq!((fire.jobs.len(), fire.next_tick), (0, None));
 }
 
 #[test]
@@ -214,8 +214,8 @@ fn a_schedule_that_is_overdue_by_a_year_is_planned_at_once() {
             assert_eq!(ticks.len(), jobs);
             assert!(ticks.is_sorted_by(|a, b| a < b), "oldest first");
             let last = *ticks.last().unwrap();
-            assert!(last <= now && fire.next.unwrap() > now);
-            assert_eq!(rule.next_after(last, at(MADE)).unwrap(), fire.next, "the latest one");
+            assert!(last <= now && fire.next_tick.unwrap() > now);
+            assert_eq!(rule.next_after(last, at(MADE)).unwrap(), fire.next_tick, "the latest one");
             for pair in ticks.windows(2) {
                 assert_eq!(rule.next_after(pair[0], at(MADE)).unwrap(), Some(pair[1]), "no tick is left out");
             }
@@ -279,7 +279,7 @@ proptest! {
             };
             prop_assert_eq!(look(&schedule, now), Some(fire.clone()), "two processes come to the same plan");
             prop_assert!(fire.jobs.len() <= 1_000);
-            prop_assert!(fire.next.is_none_or(|next| next > now && schedule.end.is_none_or(|end| next <= end)));
+            prop_assert!(fire.next_tick.is_none_or(|next| next > now && schedule.end.is_none_or(|end| next <= end)));
             let ticks = ticks_of(&fire);
             prop_assert!(ticks.iter().all(|tick| *tick >= before.unwrap() && *tick <= now));
             all.extend(ticks);

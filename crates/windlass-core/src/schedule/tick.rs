@@ -75,10 +75,10 @@ pub async fn trigger(store: &dyn ScheduleStore, name: &ScheduleName, id: JobId) 
         // No time is noted in the job: a repeated trigger must ask for the very same job.
         let fire = Fire {
             name: name.clone(),
-            expected: None,
+            expected_tick: None,
             revision: schedule.revision,
             jobs: vec![NewJob::new(id, spec_of(&schedule))],
-            next: None,
+            next_tick: None,
             skip_if_running: schedule.overlap == super::Overlap::Skip,
         };
         match store.fire(fire).await? {

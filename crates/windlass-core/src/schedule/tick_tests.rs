@@ -62,12 +62,12 @@ impl ScheduleStore for Fake {
         }
         let mut schedules = self.schedules.lock();
         let schedule = schedules.iter_mut().find(|schedule| schedule.name == fire.name).unwrap();
-        let in_turn = fire.expected.is_some();
-        if schedule.revision != fire.revision || in_turn && schedule.next_tick != fire.expected {
+        let in_turn = fire.expected_tick.is_some();
+        if schedule.revision != fire.revision || in_turn && schedule.next_tick != fire.expected_tick {
             return Ok(FireOutcome::Stale);
         }
         if in_turn {
-            schedule.next_tick = fire.next;
+            schedule.next_tick = fire.next_tick;
         }
         let jobs = u32::try_from(fire.jobs.len()).unwrap();
         self.fires.lock().push(fire);
@@ -167,7 +167,7 @@ async fn a_trigger_fires_out_of_turn_and_asks_for_the_same_job_each_time() {
     }
     let fires = store.fires.lock();
     assert_eq!(fires[0], fires[1]);
-    assert_eq!((fires[0].expected, fires[0].revision, fires[0].skip_if_running), (None, 3, true));
+    assert_eq!((fires[0].expected_tick, fires[0].revision, fires[0].skip_if_running), (None, 3, true));
     let job = &fires[0].jobs[0];
     assert_eq!((job.id, job.effective_id(), job.spec.priority), (id, id, 7));
     assert_eq!(job.spec.metadata[METADATA_SCHEDULE], "a");

@@ -265,3 +265,23 @@ pub struct JobPage {
     /// Where to go on; `None` when there is no more.
     pub cursor: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_job_that_was_claimed_between_the_first_step_and_this_one_had_its_turn() {
+        let at = Timestamp::from_ms;
+        let filter = Filter::queue(QueueName::new("q").unwrap());
+        let request = |op| ChangeMany { op, filter: filter.clone(), max: 1, cursor: None };
+        let steps = at(10)..=at(20);
+        for op in [ChangeManyOp::RetryFailed, ChangeManyOp::PromoteAll] {
+            let had = |claimed_at| request(op).had_its_turn(&steps, claimed_at);
+            assert!(had(Some(at(11))) && had(Some(at(20))));
+            assert!(!had(None) && !had(Some(at(10))), "not since the first step");
+            assert!(!had(Some(at(21))), "claimed before the clock was set back");
+        }
+        assert!(!request(ChangeManyOp::CancelAll).had_its_turn(&steps, Some(at(11))), "it never comes again");
+    }
+}

@@ -246,7 +246,7 @@ contract! {
         Groups = groups(request: GroupsRequest) -> GroupPage;
         Metrics = metrics(request: MetricsRequest) -> Vec<MinuteMetrics>;
         Explain = explain(id: JobId) -> Explanation;
-        Sweep = sweep(sweep: Sweep) -> Swept;
+        Sweep = sweep(request: Sweep) -> Swept;
     }
     LogSink {
         #[serde(with = "items")]
@@ -263,7 +263,7 @@ contract! {
         RemoveSchedule = remove_schedule(name: ScheduleName) -> bool;
         Schedules = schedules() -> Vec<Schedule>;
         DueSchedules = due_schedules(max: u32) -> Vec<DueSchedule>;
-        Fire = fire(fire: Fire) -> FireOutcome;
+        Fire = fire(request: Fire) -> FireOutcome;
     }
     RunStore {
         #[serde(with = "items")]

@@ -8,6 +8,7 @@ mod changes;
 mod contract;
 mod feed;
 mod logs;
+mod messages;
 mod queue;
 mod runs;
 mod schedules;
@@ -32,6 +33,7 @@ pub use feed::{
     FeedRequest, Transition, check_feed_events,
 };
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
+pub use messages::{RUN_CHANGED, RUN_NOT_ENDED, RunMessage};
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
@@ -39,7 +41,7 @@ pub use queue::{
 pub use runs::{
     ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
     RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunList,
-    RunMessage, RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
+    RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
@@ -51,7 +53,7 @@ pub use workers::{Beat, BeatAnswer, WorkerRegistry, WorkerStatus};
 
 /// What survives which accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// Nothing survives the end of the process: for tests.
     None,

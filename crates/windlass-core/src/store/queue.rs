@@ -23,6 +23,9 @@ use std::sync::Arc;
 pub const BATCH_MAX: usize = 10_000;
 /// The most queues of one claim.
 const QUEUES_MAX: usize = 256;
+/// Bits of [`ClaimedJob::claim_number`] that count the claims since the last explicit retry: attempts and stalls are at most
+/// 10,000 each.
+const CLAIM_BITS: u32 = 20;
 
 /// Jobs, from enqueue to removal.
 #[async_trait]
@@ -131,6 +134,17 @@ impl Enqueued {
         match *self {
             Self::Created { id } | Self::Existing { id } | Self::Replaced { id, .. } | Self::Held { id, .. } => id,
             Self::Deduplicated { by } => by,
+        }
+    }
+
+    /// The answer to a call that was repeated because its first answer was lost, for a job whose id was made for this call.
+    /// Nobody else has that id, so a job that is there already was created by the first call. A custom id may have been
+    /// there before, and stays `Existing`.
+    #[must_use]
+    pub fn of_repetition(self, job: &NewJob) -> Self {
+        match self {
+            Self::Existing { id } if job.spec.custom_id.is_none() => Self::Created { id },
+            answer => answer,
         }
     }
 }
@@ -273,9 +287,9 @@ pub struct Claimed {
     pub mark: WorkMark,
     /// When, as far as is known, there will be more without anybody's doing: the next due job or freed rate.
     pub next_at: Option<Timestamp>,
-    /// Whoever waits is told of new work, and need not look by itself before so long; `None` when it must look as often as
-    /// it pleases.
-    pub told_for_ms: Option<u64>,
+    /// When waits are notified of new work: how long the caller can wait before it claims by itself. `None` when they are not,
+    /// and the caller claims at its own interval.
+    pub poll_after_ms: Option<u64>,
 }
 
 /// A job and the lease on it.
@@ -290,10 +304,22 @@ pub struct ClaimedJob {
     /// Leases of it that ran out before.
     #[serde(default)]
     pub stalls: u32,
+    /// Explicit retries of the ended job before.
+    #[serde(default)]
+    pub retries: u32,
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// Since when it had been ready when it was claimed: after its delay, its back-off or its last lease.
     pub ready_at: Timestamp,
+}
+
+impl ClaimedJob {
+    /// Orders the claims of a job under which its handler started: a later one has a higher number. The number of the
+    /// attempt does not, because a stall gives the attempt back and an explicit retry counts from 1 again.
+    pub fn claim_number(&self) -> u64 {
+        let claims = u64::from(self.lease.attempt) + u64::from(self.stalls);
+        (u64::from(self.retries) << CLAIM_BITS) | claims.min((1 << CLAIM_BITS) - 1)
+    }
 }
 
 /// A worker speaks for jobs that it still works on.

@@ -6,6 +6,7 @@
 //! inbox in the very step that ends the job, so that nothing can be forgotten between the two.
 
 use super::changes::check_page;
+use super::messages::RunMessage;
 use super::queue::{check_batch, check_lease_ms, check_max};
 use super::wire;
 use crate::error::{Error, Result};
@@ -145,7 +146,7 @@ fn half(hash: &blake3::Hash) -> [u8; 16] {
     hash.as_bytes()[..16].try_into().unwrap_or_default()
 }
 
-fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
+pub(super) fn check_bytes(field: &'static str, len: usize, max: usize) -> Result<()> {
     if len > max {
         return Err(Error::limit(field, max as u64, len as u64));
     }
@@ -306,6 +307,8 @@ pub struct ClaimedRun {
     pub inbox: Vec<RunItem>,
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
+    /// How many items that commit takes from the inbox. More than `inbox` has when some of them cannot be read.
+    pub inbox_len: u64,
     /// The time has come that it wanted to be woken at.
     #[serde(default)]
     pub woken: bool,
@@ -358,7 +361,7 @@ pub struct RunCommit {
     /// Up to where the inbox was handled: the `inbox_to` of the claim, or 0 when nothing of it was.
     pub inbox_to: u64,
     /// The lease is kept for so long, because there is more to come; `None` lets go of it.
-    pub keep_ms: Option<u64>,
+    pub lease_ms: Option<u64>,
     /// What was decided.
     pub step: RunStep,
 }
@@ -366,9 +369,9 @@ pub struct RunCommit {
 impl RunCommit {
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
-        self.keep_ms.map_or(Ok(()), check_lease_ms)?;
-        if self.keep_ms.is_some() && (self.step.state.is_terminal() || self.step.stuck.is_some()) {
-            return Err(Error::invalid("keep_ms", "nobody keeps the lease of a run that has ended or is stuck"));
+        self.lease_ms.map_or(Ok(()), check_lease_ms)?;
+        if self.lease_ms.is_some() && (self.step.state.is_terminal() || self.step.stuck.is_some()) {
+            return Err(Error::invalid("lease_ms", "nobody keeps the lease of a run that has ended or is stuck"));
         }
         self.step.check(self.lease.run)
     }
@@ -381,28 +384,6 @@ pub struct RunCommitted {
     pub history_len: u64,
     /// It had been made before.
     pub repeated: bool,
-}
-
-/// Something to say to a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunMessage {
-    /// To this run.
-    pub run: RunId,
-    /// What it says; only engines understand it.
-    pub body: String,
-    /// Takes the lease away from whoever thinks about the run without knowing this.
-    #[serde(default)]
-    pub interrupts: bool,
-    /// Opens a run that has ended or is stuck; without it, such a run is not told anything.
-    #[serde(default)]
-    pub reopens: bool,
-}
-
-impl RunMessage {
-    /// Refuses what cannot be meant.
-    pub fn check(&self) -> Result<()> {
-        check_bytes("the message", self.body.len(), RUN_PART_BYTES_MAX)
-    }
 }
 
 /// What to read of a run.

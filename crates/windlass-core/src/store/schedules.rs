@@ -46,14 +46,14 @@ pub struct Fire {
     /// Of this schedule.
     pub name: ScheduleName,
     /// The tick that the schedule must still be waiting for; `None` fires it out of turn and leaves its ticks alone.
-    pub expected: Option<Timestamp>,
+    pub expected_tick: Option<Timestamp>,
     /// The revision that the schedule must still have.
     pub revision: u64,
     /// The jobs to create.
     #[serde(default)]
     pub jobs: Vec<NewJob>,
     /// The next tick; `None` when there is none. Ignored when fired out of turn.
-    pub next: Option<Timestamp>,
+    pub next_tick: Option<Timestamp>,
     /// Create no job if the last one has not ended.
     #[serde(default)]
     pub skip_if_running: bool,

@@ -172,6 +172,15 @@ pub enum Setting {
         /// The new settings.
         settings: GroupSettings,
     },
+    /// The cap of one group; its rate and its weight stay. The group is made if it is not there.
+    GroupCap {
+        /// Of this queue.
+        queue: QueueName,
+        /// Which group.
+        group: GroupName,
+        /// How many of its jobs may be active at once.
+        cap: u32,
+    },
 }
 
 impl Setting {
@@ -180,6 +189,7 @@ impl Setting {
         match self {
             Self::Queue { settings, .. } => settings.check(),
             Self::Group { settings, .. } => settings.check(),
+            Self::GroupCap { cap, .. } => check_cap("group.cap", Some(*cap)),
             Self::Paused { .. } | Self::KindPaused { .. } => Ok(()),
         }
     }
@@ -190,7 +200,8 @@ impl Setting {
             Self::Queue { queue, .. }
             | Self::Paused { queue, .. }
             | Self::KindPaused { queue, .. }
-            | Self::Group { queue, .. } => queue,
+            | Self::Group { queue, .. }
+            | Self::GroupCap { queue, .. } => queue,
         }
     }
 }

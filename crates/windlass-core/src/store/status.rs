@@ -272,7 +272,8 @@ impl Reason {
 pub struct Sweep {
     /// Which work.
     pub kind: SweepKind,
-    /// How many items at most.
+    /// How many items at most: leases, jobs, dedup keys, runs. What a prune removes beside them (old minutes, memos, workers, log
+    /// lines of removed jobs) is counted, and bounded by the store.
     pub max: u32,
 }
 

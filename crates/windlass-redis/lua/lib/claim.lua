@@ -60,7 +60,7 @@ function E.hand_out(claim, j)
   claim.count = claim.count + 1
   claim.ids[claim.count] = j.id
   texts[n + 1] = j.id
-  texts[n + 2] = j.attempt .. ' ' .. j.stalls .. ' ' .. fmt('%x', j.ready_at) .. ' ' .. E.int(j.expires)
+  texts[n + 2] = j.attempt .. ' ' .. j.stalls .. ' ' .. j.retries .. ' ' .. fmt('%x', j.ready_at) .. ' ' .. E.int(j.expires)
   texts[n + 3] = j.record
 end
 

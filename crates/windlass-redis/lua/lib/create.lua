@@ -182,13 +182,14 @@ end
 
 -- New jobs that another part of the call changes, by id: they are created with an object.
 E.needs_object = {}
--- Jobs that were created without an object, by lane: what they change besides their own records.
-local created, created_by_lane = {}, {}
+-- Jobs that were created without an object, by lane: what they change besides their own records. The feed shows them in the order
+-- of the call, whatever their lanes: in streaks of one queue.
+local created, created_by_lane, streaks = {}, {}, {}
 local now_hex = ' ' .. fmt('%x', max(now, 0)) .. ' '
 local function created_in(q, l)
   local c = created_by_lane[l.id]
   if c then return c end
-  c = { queue = q, lane = l, ids = {}, head = fmt('1 %x %x ', q.id, l.id), member = E.enc(l.id) .. E.enc(q.plain), sets = {}, ready = {} }
+  c = { queue = q, lane = l, count = 0, head = fmt('1 %x %x ', q.id, l.id), member = E.enc(l.id) .. E.enc(q.plain), sets = {}, ready = {} }
   created_by_lane[l.id], created[#created + 1] = c, c
   return c
 end
@@ -199,7 +200,7 @@ end
 -- Creates a job that is due now and has neither a group nor a key, in a lane that is there. Does what `create` would do.
 local function create_plain(job, q, l)
   local c, row = created_in(q, l), E.hex12(E.bump(E.SEQ))
-  local n = #c.ids + 1
+  local n = c.count + 1
   local place
   if job.priority == 0 and job.flags == '-' then
     place = '80004' .. sub(row, 2)
@@ -212,17 +213,23 @@ local function create_plain(job, q, l)
   end
   l.ready, l.jobs, q.r = l.ready + 1, l.jobs + 1, q.r + 1
   local head = c.head .. row .. now_hex .. job.fingerprint .. job.text .. '\n'
-  c.ids[n], c.sets[2 * n - 1], c.sets[2 * n] = job.id, job.id, head .. job.rest
+  c.count, c.sets[2 * n - 1], c.sets[2 * n] = n, job.id, head .. job.rest
   c.ready[2 * n - 1], c.ready[2 * n] = 0, c.member .. place .. job.id
+  local streak = streaks[#streaks]
+  if not streak or streak.queue ~= q.id then
+    streak = { queue = q.id, ids = {} }
+    streaks[#streaks + 1] = streak
+  end
+  streak.ids[#streak.ids + 1] = job.id
   E.noted_new(job.id, head)
 end
 -- Writes down what they change, before anything else is told of.
 function E.flush_created()
-  local all = created
+  local all, in_order = created, streaks
   if #all == 0 then return end
-  created, created_by_lane = {}, {}
+  created, created_by_lane, streaks = {}, {}, {}
   for _, c in ipairs(all) do
-    local q, l, n = c.queue, c.lane, #c.ids
+    local q, l, n = c.queue, c.lane, c.count
     E.touch_queue(q)
     E.touch_lane(l)
     E.enter_plain(l, q, n)
@@ -230,8 +237,10 @@ function E.flush_created()
     m[1] = m[1] + n
     E.later('HSET', JOBS, c.sets)
     E.later('ZADD', READY, c.ready)
-    E.note_lines('enqueue - r 0 ' .. q.id .. ':' .. concat(c.ids, ','), q.id, n)
     E.ring_lane(l.id, n)
+  end
+  for _, streak in ipairs(in_order) do
+    E.note_lines('enqueue - r 0 ' .. streak.queue .. ':' .. concat(streak.ids, ','), streak.queue, #streak.ids)
   end
 end
 

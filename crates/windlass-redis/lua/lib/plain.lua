@@ -98,7 +98,7 @@ function E.lease_some(out, i, to, ids, members, lives, records)
       if not flags then break end
     end
     if created ~= moment then
-      moment, text, wait = created, '1 0 ' .. created .. ' ' .. expires, max(now - tonumber(created, 16), 0)
+      moment, text, wait = created, '1 0 0 ' .. created .. ' ' .. expires, max(now - tonumber(created, 16), 0)
       short, whole = '* ' .. created .. ' ' .. claim.worker, ' ' .. created .. group .. created .. ' '
     end
     if #row < 12 then row = sub('000000000000', #row + 1) .. row end

@@ -1,6 +1,7 @@
 -- Steps of runs: what their engines decided. Each: state, wake (as the due time of a job, `-` for none, `now`), `-` or `+` and why it is
 -- stuck, summary; then counted: entries of the history, jobs to cancel, messages (run, flags, body), and jobs as create.lua
--- reads them. Flags of a message: `i` takes the lease away, `r` opens the run again.
+-- reads them. Flags of a message: `i` takes the lease away, `r` opens the run again, `e<length>` is only for a run that has ended with a
+-- history of this length.
 
 -- Reads a step; what may be large stays where it is.
 function E.read_step(all)
@@ -47,7 +48,9 @@ function E.send_to_run(id, flags, body)
   local r = E.run(id)
   if not r then return 'missing' end
   if r.broken then return 'corrupt' end
-  local reopens = match(flags, 'r') ~= nil
+  local reopens, ended_with = match(flags, 'r') ~= nil, match(flags, 'e(%d+)')
+  if ended_with and r.state == 'R' then return 'running' end
+  if ended_with and r.history ~= tonumber(ended_with) then return 'changed' end
   if E.run_rests(r) and not reopens then
     if r.state ~= 'R' then return 'ended ' .. r.state end
     return 'stuck ' .. sub(r.stuck, 2)

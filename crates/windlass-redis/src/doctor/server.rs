@@ -230,7 +230,10 @@ fn replicas(options: &Options, info: &Info, findings: &mut Vec<Finding>) {
             "replicas",
             format!("{role}; an answer does not wait for them, so a failover may lose the last of it"),
         )
-        .hint(format!("wait_replicas={in_step} in the URL waits for all of them, and loses less"))
+        .hint(match options.topology {
+            Topology::Sentinel { .. } => "wait_replicas=all in the URL waits for all of them".to_owned(),
+            _ => format!("wait_replicas={in_step} in the URL waits for all of them; a smaller number does not help"),
+        })
     } else if in_step == 0 && !matches!(options.topology, Topology::Single { .. }) {
         Finding::warning("replicas", format!("{role}: there is nobody to fail over to")).hint("attach a replica")
     } else {

@@ -87,7 +87,7 @@ impl At {
     }
 
     /// That thread's clock.
-    #[expect(clippy::disallowed_methods, reason = "paces connection attempts; nothing of a job is decided by it")]
+    #[expect(clippy::disallowed_methods, reason = "paces attempts; nothing of a job is decided by it")]
     pub(crate) fn now(&self) -> Instant {
         let _there = self.0.enter();
         Instant::now()

@@ -273,6 +273,11 @@ impl Link {
         self.at().timeout(limit, what).await
     }
 
+    /// The clock of the link's thread.
+    pub(crate) fn now(&self) -> tokio::time::Instant {
+        self.at().now()
+    }
+
     fn at(&self) -> At {
         self.0.home.at()
     }

@@ -1,7 +1,8 @@
 //! The messages of one channel, on a connection of its own that is made again for as long as anybody listens.
 //!
 //! A message that is published while there is no connection is lost, as is one that finds the queue full. So every time
-//! after which something may be missing begins with `Event::Subscribed`, and whoever listens then looks for himself.
+//! after which something may be missing begins with `Event::Subscribed`, and the listener then reads the state itself. From
+//! `Event::Lost` to the next `Event::Subscribed` no message arrives.
 
 use super::dial::{Errand, OnPush, dial};
 use super::find::redirected;
@@ -39,6 +40,8 @@ const REST_MAX: Duration = Duration::from_secs(5);
 pub enum Event {
     /// Listening begins, or begins again: messages may have been missed before this.
     Subscribed,
+    /// The subscription has ended. It is made again, and `Subscribed` follows.
+    Lost,
     /// A message.
     Message(Bytes),
 }
@@ -118,6 +121,9 @@ async fn listen(shared: Arc<Shared>, channel: String, events: mpsc::Sender<Event
                 let begun = shared.at.now();
                 let error = pass_on(&conn, &mut pushes, &notes, &events).await;
                 tracing::debug!(%error, "a subscription has ended and begins again");
+                if events.send(Event::Lost).await.is_err() {
+                    return;
+                }
                 if shared.at.now().duration_since(begun) >= SETTLED {
                     failures = 0;
                 }

@@ -152,14 +152,20 @@ impl RedisStore {
         let mut found = Vec::new();
         let end = self
             .hunt(&mut hunt, request.max as usize, |job| {
-                if !request.had_its_turn(steps, job.life.claimed_at) {
-                    found.push((job.id, job.life.cancel_requested, job.life.is_quarantined(), job.is_held()));
+                let life = &job.life;
+                if !request.had_its_turn(steps, life.claimed_at) {
+                    found.push((job.id, life.claimed_at, life.cancel_requested, life.is_quarantined(), job.is_held()));
                 }
                 true
             })
             .await?;
+        if found.iter().any(|(_, claimed_at, ..)| *claimed_at > Some(*steps.end())) {
+            // Claimed while they were looked for, or by a clock that was set back since.
+            let steps = *steps.start()..=self.now().await?;
+            found.retain(|(_, claimed_at, ..)| !request.had_its_turn(&steps, *claimed_at));
+        }
         let mut asked = Vec::new();
-        for (id, cancelled, quarantined, held) in found {
+        for (id, _, cancelled, quarantined, held) in found {
             match request.op {
                 ChangeManyOp::Drain { .. } | ChangeManyOp::Obliterate { .. } => asked.push((id, "remove", Vec::new())),
                 ChangeManyOp::Clean { older_than_ms } => {

@@ -38,6 +38,7 @@ impl RedisStore {
     pub(super) async fn claim_jobs(&self, request: ClaimRequest) -> Result<Claimed> {
         request.check()?;
         let mark = self.caller.signals.mark();
+        self.look_again(&request.queues).await?;
         for _ in 0..PLANS_MAX {
             self.check_readable(&request.queues).await?;
             let mut call = self.caller.script(AT.claim);
@@ -48,6 +49,15 @@ impl RedisStore {
             self.look_at(&request.queues).await?;
         }
         Err(never_settles())
+    }
+
+    /// Looks at the queues that could not be read: one may have been repaired meanwhile.
+    async fn look_again(&self, queues: &[QueueName]) -> Result<()> {
+        let again = self.directory.to_look_at_again(queues, || self.caller.link.now());
+        if !again.is_empty() {
+            self.look_at(&again).await?;
+        }
+        Ok(())
     }
 
     /// An error when none of the queues of a claim can be read, because its worker would wait for ever. A claim that also names
@@ -96,7 +106,7 @@ impl RedisStore {
             let id: JobId = text(&items.bytes()?)?.parse()?;
             let (lease, record) = (items.bytes()?, items.bytes()?);
             let parts: Vec<&str> = text(&lease)?.split(' ').collect();
-            let [attempt, stalls, ready_at, expires_at] = parts[..] else {
+            let [attempt, stalls, retries, ready_at, expires_at] = parts[..] else {
                 return Err(odd("a lease is too short"));
             };
             let (created_at, spec) = match self.spec_of(&record).await {
@@ -112,6 +122,7 @@ impl RedisStore {
                 expires_at: time(expires_at)?,
                 spec: Arc::new(spec),
                 stalls: number(stalls)?,
+                retries: number(retries)?,
                 created_at,
                 ready_at: hex_time(ready_at)?,
             });
@@ -120,8 +131,8 @@ impl RedisStore {
             // They must not keep the others from their turn. Should this fail, their leases run out.
             self.set_aside(unreadable).await?;
         }
-        let told_for_ms = listens.then_some(TOLD_FOR_MS);
-        Ok(Claimed { jobs, next_at, told_for_ms, ..Claimed::default() })
+        let poll_after_ms = listens.then_some(TOLD_FOR_MS);
+        Ok(Claimed { jobs, next_at, poll_after_ms, ..Claimed::default() })
     }
 
     /// What a claimed record says; `Corrupt` when it cannot be read.
@@ -177,6 +188,7 @@ impl RedisStore {
         check_batch(report.outcomes.len())?;
         claim.check()?;
         let mark = self.caller.signals.mark();
+        self.look_again(&claim.queues).await?;
         for plan in 0..PLANS_MAX {
             let checks = checks(&report.outcomes);
             let mut call = self.caller.script(AT.report);

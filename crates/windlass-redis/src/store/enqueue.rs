@@ -272,12 +272,11 @@ pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enq
         }
         "lanes" => {
             let got = number(rest)?;
-            let what = "the number of lanes with labels (kinds and sets of labels) of the queue";
-            Err(Error::limit(what, got - 1, got))
+            Err(Error::too_many_lanes(true, got - 1, got))
         }
         "kinds" => {
             let got = number(rest)?;
-            Err(Error::limit("the number of kinds without labels of the queue", got - 1, got))
+            Err(Error::too_many_lanes(false, got - 1, got))
         }
         "damaged" => Err(unreadable_queue(queue)),
         "bystander" => Err(bystander()),

@@ -117,8 +117,8 @@ impl ScheduleStore for RedisStore {
         fire.check()?;
         let mut call = self.caller.script(AT.fire);
         call.arg(fire.name.as_str());
-        call.arg(fire.expected.map_or_else(|| "*".to_owned(), |tick| tick.as_ms().to_string()));
-        call.arg_fmt(fire.revision).arg(tick_text(fire.next)).arg(if fire.skip_if_running { "1" } else { "0" });
+        call.arg(fire.expected_tick.map_or_else(|| "*".to_owned(), |tick| tick.as_ms().to_string()));
+        call.arg_fmt(fire.revision).arg(tick_text(fire.next_tick)).arg(if fire.skip_if_running { "1" } else { "0" });
         call.arg(serde_json::to_vec(&fire.name).map_err(|e| odd(&e.to_string()))?);
         add_jobs(&mut call, fire.jobs.iter().map(|job| (job.effective_id(), job.fingerprint(), job)))?;
         let mut items = Items::of(self.caller.run_durably(call).await?)?;

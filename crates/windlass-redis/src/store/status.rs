@@ -109,6 +109,12 @@ impl RedisStore {
         if let Setting::Group { queue, group, settings } = &setting {
             return self.set_group(queue, group, *settings, &setting).await;
         }
+        if let Setting::GroupCap { queue, group, cap } = &setting {
+            let mut call = self.caller.script(AT.configure);
+            call.arg(queue.as_str()).arg("cap").arg(event(&FeedEvent::Settings(setting.clone()))?);
+            call.arg(group.as_str()).arg_fmt(*cap);
+            return one(self.caller.run_durably(call).await?).map(drop);
+        }
         for _ in 0..SETTING_TRIES {
             let name = setting.queue();
             let known = self.look_at(std::slice::from_ref(name)).await?;
@@ -236,7 +242,7 @@ fn merge(settings: &mut QueueSettings, setting: &Setting) {
         Setting::Paused { paused, .. } => settings.paused = *paused,
         Setting::KindPaused { kind, paused: true, .. } => drop(settings.paused_kinds.insert(kind.clone())),
         Setting::KindPaused { kind, .. } => drop(settings.paused_kinds.remove(kind)),
-        Setting::Group { .. } => {}
+        Setting::Group { .. } | Setting::GroupCap { .. } => {}
     }
 }
 

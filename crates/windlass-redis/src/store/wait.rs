@@ -59,6 +59,11 @@ impl Listener {
                         // Whatever was rung meanwhile was not heard.
                         caller.signals.announce_all(0);
                     }
+                    Event::Lost => {
+                        on.store(false, Ordering::Release);
+                        // Those who wait rely on a bell for seconds. They look, and wait for a shorter time then.
+                        caller.signals.announce_all(0);
+                    }
                     Event::Message(message) => hear(&caller.signals, &message),
                 }
             }

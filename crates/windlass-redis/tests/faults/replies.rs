@@ -209,10 +209,10 @@ async fn a_tick_creates_one_job() {
         let revision = rig.store.schedules().await.unwrap().remove(0).revision;
         let fire = Fire {
             name,
-            expected: Some(now),
+            expected_tick: Some(now),
             revision,
             jobs: jobs(1),
-            next: Some(now.plus_ms(60_000)),
+            next_tick: Some(now.plus_ms(60_000)),
             skip_if_running: false,
         };
         let (second, third) = rig.through(at, async |store| store.fire(fire.clone()).await).await;

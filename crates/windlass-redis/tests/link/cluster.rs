@@ -135,6 +135,7 @@ async fn slow_a_store_is_found_on_whichever_node_and_followed() {
 
     cluster.settle(slot, to);
     assert_eq!(incr(&link, "mover").await, Ok(Value::Int(5)));
+    assert_eq!(events.next().await, Some(Event::Lost));
     let again = tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("the subscription follows");
     assert_eq!(again, Some(Event::Subscribed));
     let until = Instant::now() + Duration::from_secs(5);

@@ -35,13 +35,14 @@ async fn messages_arrive_and_end_with_the_handle() {
 }
 
 #[tokio::test]
-async fn a_killed_subscription_begins_again_and_says_so() {
+async fn a_killed_subscription_is_reported_as_lost_and_begins_again() {
     let server = Server::start(&[]);
     let link = open(&server);
     let mut events = link.subscribe("{windlass}:bell");
     for _ in 0..3 {
         assert_eq!(next(&mut events).await, Event::Subscribed);
         assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
+        assert_eq!(next(&mut events).await, Event::Lost);
     }
     assert_eq!(next(&mut events).await, Event::Subscribed);
     server.cli(&["PUBLISH", "{windlass}:bell", "x"]);
@@ -58,6 +59,7 @@ async fn slow_a_subscription_survives_a_restart() {
     // sleeps because: several attempts are to fail
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.restart();
+    assert_eq!(next(&mut events).await, Event::Lost);
     assert_eq!(next(&mut events).await, Event::Subscribed);
     server.cli(&["PUBLISH", "{windlass}:bell", "x"]);
     assert_eq!(next(&mut events).await, Event::Message("x".into()));
@@ -74,6 +76,7 @@ async fn slow_a_dead_peer_is_noticed() {
     // sleeps because: that is how long the peer may be silent
     tokio::time::sleep(Duration::from_secs(15)).await;
     server.signal("-CONT");
+    assert_eq!(next(&mut events).await, Event::Lost);
     assert_eq!(next(&mut events).await, Event::Subscribed);
 }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+pub(crate) mod hooked;
 pub(crate) mod raw;
 pub(crate) mod suite;
 

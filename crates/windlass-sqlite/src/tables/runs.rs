@@ -267,7 +267,7 @@ mod tests {
 
     /// Says something to a run, and lets it handle that and add entries.
     fn advance(tables: &mut SqliteTables<&Connection>, n: u128, history: Vec<Bytes>, state: RunState) {
-        let message = RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false };
+        let message = RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false, ended_with: None };
         let claim = RunClaim {
             engine: WorkerId::new("e").unwrap(),
             kinds: vec![Kind::new("graph").unwrap()],
@@ -280,7 +280,7 @@ mod tests {
         let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
         assert_eq!(claimed.inbox.len(), 1, "what was handled before is not told again");
         let done = RunStep { history, state, ..RunStep::nothing() };
-        let commit = RunCommit { lease, history_len, inbox_to, keep_ms: None, step: done };
+        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: done };
         let commits = PreparedCommit::batch(vec![commit]).unwrap();
         step(tables, |step| step.commit_runs(commits).unwrap().remove(0).unwrap());
     }

@@ -296,7 +296,7 @@ fn new_run(call: usize, run: u64) -> NewRun {
 }
 
 fn message(run: u64) -> RunMessage {
-    RunMessage { run: run_id(run), body: "go".into(), interrupts: false, reopens: false }
+    RunMessage { run: run_id(run), body: "go".into(), interrupts: false, reopens: false, ended_with: None }
 }
 
 async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<String> {
@@ -322,7 +322,7 @@ async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<Str
                 let history = vec![vec![b'h'; 500].into()];
                 let step = RunStep { jobs, cancel, history, state, ..RunStep::nothing() };
                 let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-                RunCommit { lease, history_len, inbox_to, keep_ms: None, step }
+                RunCommit { lease, history_len, inbox_to, lease_ms: None, step }
             };
             let commits = known.runs.drain(..).enumerate().map(commit).collect();
             format!("{:?}", store.commit_runs(commits).await?)

@@ -26,20 +26,13 @@ const CHILD: &str = "--hold-stores";
 /// The time at which every store opens.
 const START: Timestamp = Timestamp::from_ms(1_700_000_000_000);
 
-/// Runs the suite over a pipe to stores of this kind, or holds those stores when started as the child.
-pub(crate) fn main(kind: Kind) {
+/// Runs the suite over a pipe to stores in files or in memory, or holds those stores when started as the child.
+pub(crate) fn main(in_files: bool) {
     if std::env::args().nth(1).as_deref() == Some(CHILD) {
         serve();
     } else {
-        exercise(Piped(kind));
+        exercise(Piped { in_files });
     }
-}
-
-/// The stores that the child can open.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    Memory,
-    Sqlite,
 }
 
 /// The body of a frame to the child.
@@ -65,16 +58,15 @@ struct Header {
 
 // ---------------------------------------------------------------- the parent
 
-struct Piped(Kind);
+struct Piped {
+    in_files: bool,
+}
 
 #[async_trait::async_trait]
 impl Factory for Piped {
     async fn open(&self) -> Opened {
         let clock = Arc::new(VirtualClock::new(START));
-        let dir = match self.0 {
-            Kind::Memory => None,
-            Kind::Sqlite => Some(tempfile::tempdir().unwrap()),
-        };
+        let dir = self.in_files.then(|| tempfile::tempdir().unwrap());
         let path = dir.as_ref().map(|dir| dir.path().join("jobs.db"));
         let store = Remote::open(path, &clock).await;
         Opened { store, clock: TestClock::Virtual(clock), keep: dir.map(|dir| Box::new(dir) as _) }

@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 
-/// How the names of the folders begin that are received into.
+/// How the names of the folders begin that are received into. An upload skips what is called so: a download that was killed
+/// leaves its folder behind.
 const STAGE_PREFIX: &str = ".windlass-download-";
 /// More downloads into one folder at the same time, or killed ones, there are not.
 const STAGES_MAX: usize = 1_000;
@@ -88,6 +89,16 @@ async fn receive(
     target.flush().await.map_err(|error| unavailable(&file.path, error))
 }
 
+/// True for a path with a part that only a download may use.
+pub(super) fn is_staged(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with(STAGE_PREFIX))
+}
+
+/// The refusal of such a path.
+pub(super) fn staged(path: &str) -> ArtifactError {
+    ArtifactError::refused(path, format!("names that begin with {STAGE_PREFIX} are taken; give it another"))
+}
+
 /// Where files are received, by number.
 struct Stage {
     target: Folder,
@@ -149,8 +160,9 @@ impl Drop for Cleared {
 
 /// Refuses, before anything is received, what could not be put into its place.
 fn check(target: &Folder, path: &str) -> ArtifactResult<()> {
+    // Deeper ones are in no download's way, and older uploads may have them.
     if path.starts_with(STAGE_PREFIX) {
-        return Err(ArtifactError::refused(path, format!("names that begin with {STAGE_PREFIX} are taken")));
+        return Err(staged(path));
     }
     check_end(target, path, path)
 }

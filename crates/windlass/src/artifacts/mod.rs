@@ -20,6 +20,7 @@ mod folder;
 mod glob;
 mod objects;
 mod open;
+mod parts;
 mod source;
 
 pub use download::download;

@@ -4,6 +4,7 @@
 //! manifests are numbered (attempt, edition), and the highest is the artifact. Two uploads that do not know of each other
 //! take the same number; a random token decides, the same way for everybody.
 
+use super::parts::{AbortOnDrop, Parts, length};
 use super::{
     Artifact, ArtifactError, ArtifactName, ArtifactResult, ArtifactSource, ArtifactStore, Checked, FILES_AT_ONCE,
     FileEntry, FilePieces, Limits, Manifest, PART_BYTES, PIECE_BYTES, Pieces, Put, RunKey, SourceFile, blocking,
@@ -165,23 +166,26 @@ impl ObjectArtifacts {
         let to = self.blob(artifact, entry);
         let part_bytes = usize::try_from(entry.size / PARTS_MAX).unwrap_or(usize::MAX).max(PART_BYTES);
         let mut parts = Parts::new(Box::new(Checked::new(entry.clone(), pieces)), part_bytes);
-        let mut upload = self.objects.put_multipart(&to).await.map_err(|error| told(error, &entry.path))?;
+        let upload = self.objects.put_multipart(&to).await.map_err(|error| told(error, &entry.path))?;
+        let mut upload = AbortOnDrop::new(upload);
         let sent = async {
             loop {
                 let part = parts.next().await.map_err(changed)?;
                 if part.is_empty() {
                     break;
                 }
-                let put = upload.put_part(PutPayload::from_iter(part)).await;
+                let put = upload.get()?.put_part(PutPayload::from_iter(part)).await;
                 put.map_err(|error| told(error, &entry.path))?;
             }
-            upload.complete().await.map_err(|error| told(error, &entry.path))
+            upload.get()?.complete().await.map_err(|error| told(error, &entry.path))
         };
         match sent.await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                upload.finish();
+                Ok(())
+            }
             Err(error) => {
-                // If this fails too, the store keeps parts that nobody sees; the first error tells more.
-                let _ = upload.abort().await;
+                upload.abort().await;
                 Err(error)
             }
         }
@@ -257,7 +261,7 @@ fn there(result: std::io::Result<()>) -> std::io::Result<()> {
 /// Which manifest of an artifact; the highest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Edition {
-    attempt: u32,
+    attempt: u64,
     number: u32,
     token: u64,
 }
@@ -287,40 +291,6 @@ impl Budget {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         self.limits.check_bytes(before.saturating_add(bytes))
     }
-}
-
-/// Pieces as parts of one size, of which only the last may be smaller.
-struct Parts {
-    pieces: Box<dyn Pieces>,
-    rest: Bytes,
-    part_bytes: usize,
-}
-
-impl Parts {
-    fn new(pieces: Box<dyn Pieces>, part_bytes: usize) -> Self {
-        Self { pieces, rest: Bytes::new(), part_bytes }
-    }
-
-    /// The next part; empty at the end.
-    async fn next(&mut self) -> ArtifactResult<Vec<Bytes>> {
-        let (mut part, mut missing) = (Vec::new(), self.part_bytes);
-        while missing > 0 {
-            if self.rest.is_empty() {
-                match self.pieces.next().await? {
-                    Some(piece) => self.rest = piece,
-                    None => break,
-                }
-            }
-            let taken = self.rest.split_to(self.rest.len().min(missing));
-            missing -= taken.len();
-            part.push(taken);
-        }
-        Ok(part)
-    }
-}
-
-fn length(part: &[Bytes]) -> usize {
-    part.iter().map(Bytes::len).sum()
 }
 
 /// What a store sends, in pieces that are not larger than others.
@@ -372,7 +342,7 @@ mod tests {
     #[test]
     fn a_later_attempt_wins_then_a_later_edition() {
         let edition = |attempt, number, token| Edition { attempt, number, token };
-        let rising = [edition(0, 0, 9), edition(0, 1, 1), edition(0, 10, 0), edition(1, 0, 0), edition(u32::MAX, 0, 0)];
+        let rising = [edition(0, 0, 9), edition(0, 1, 1), edition(0, 10, 0), edition(1, 0, 0), edition(u64::MAX, 0, 0)];
         assert!(rising.is_sorted());
         for one in rising {
             assert_eq!(Edition::parse(&one.file_name()), Some(one));
@@ -380,24 +350,6 @@ mod tests {
         for name in ["manifest.json", "manifest-1-0-0.json", "manifest-+000000001-0000000000-0000000000000000.json", ""]
         {
             assert_eq!(Edition::parse(name), None, "{name}");
-        }
-    }
-
-    struct Given(Vec<Bytes>);
-
-    #[async_trait]
-    impl Pieces for Given {
-        async fn next(&mut self) -> ArtifactResult<Option<Bytes>> {
-            Ok(if self.0.is_empty() { None } else { Some(self.0.remove(0)) })
-        }
-    }
-
-    #[tokio::test]
-    async fn parts_are_of_one_size_but_the_last() {
-        let pieces = ["ab", "", "cdefg", "h", "ijkl", "m"].map(|text| Bytes::from_static(text.as_bytes()));
-        let mut parts = Parts::new(Box::new(Given(pieces.to_vec())), 4);
-        for expected in ["abcd", "efgh", "ijkl", "m", ""] {
-            assert_eq!(parts.next().await.unwrap().concat(), expected.as_bytes());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What to upload: files of a folder, chosen by patterns.
 
+use super::download::{is_staged, staged};
 use super::folder::{Folder, Kind, LINK, NO_FILE};
 use super::glob::Pattern;
 use super::{
@@ -20,7 +21,8 @@ const ENTRIES_MAX: usize = 1_000_000;
 ///
 /// A pattern is a path below the folder, in which `*` and `?` stand for letters and `**` for any number of folders; without
 /// them it names a file, or a folder with everything in it (`.` is all). Hidden files count like others. A pattern that
-/// matches nothing is an error, and so is a symlink among the files.
+/// matches nothing is an error, and so is a symlink among the files. The folders of downloads that were killed
+/// (`.windlass-download-…`) are left out.
 pub async fn upload(
     store: &dyn ArtifactStore,
     put: &Put,
@@ -86,6 +88,9 @@ struct Search<'f> {
 impl Search<'_> {
     fn add(&mut self, pattern: &Pattern) -> ArtifactResult<()> {
         let root = pattern.root();
+        if is_staged(&root) {
+            return Err(staged(&root));
+        }
         let is_plain = pattern.is_plain();
         let matched = match self.folder.kind(&root)? {
             None => 0,
@@ -115,6 +120,9 @@ impl Search<'_> {
             let entries = self.folder.entries(&folder, ENTRIES_MAX - self.looked_at)?;
             self.looked_at += entries.len();
             for entry in entries {
+                if is_staged(&entry.name) {
+                    continue;
+                }
                 let path = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
                 if !wanted(&path, entry.kind) {
                     continue;

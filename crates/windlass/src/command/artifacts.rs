@@ -10,8 +10,9 @@ use std::path::Path;
 
 /// The most names that an error tells.
 const NAMES_SHOWN: usize = 10;
-/// Attempts of a job, as uploads count them: those of a node that is run once more begin beyond those before.
-const ATTEMPTS_OF_RUN: u32 = 10_000;
+/// Bits of an upload's number below the rerun of the node, for the claims of its job: the uploads of a node that is run once
+/// more have higher numbers than those before.
+const CLAIM_NUMBER_BITS: u32 = 40;
 
 /// What a job takes and hands on.
 pub(super) struct Handing<'h> {
@@ -65,8 +66,7 @@ impl<'h> Handing<'h> {
     }
 
     async fn upload(&self, name: &str, work: &Path, patterns: &[String]) -> ArtifactResult<Manifest> {
-        let before = self.payload.run.rerun.saturating_mul(ATTEMPTS_OF_RUN);
-        let attempt = before.saturating_add(self.around.ctx.attempt().min(ATTEMPTS_OF_RUN - 1));
+        let attempt = upload_number(self.payload.run.rerun, self.around.ctx.job.claim_number());
         let put = Put { attempt, ..Put::new(Artifact::new(self.run, name)?) };
         upload(self.store, &put, work, patterns).await
     }
@@ -100,6 +100,12 @@ impl<'h> Handing<'h> {
     }
 }
 
+/// Rises from rerun to rerun of a node, and from claim to claim of its job: an upload replaces those with lower numbers.
+fn upload_number(rerun: u32, claim: u64) -> u64 {
+    let reruns_max = u64::MAX >> CLAIM_NUMBER_BITS;
+    (u64::from(rerun).min(reruns_max) << CLAIM_NUMBER_BITS) | claim.min((1 << CLAIM_NUMBER_BITS) - 1)
+}
+
 /// For people: `1.2 MB`.
 fn size(bytes: u64) -> String {
     let mut tenths = bytes.saturating_mul(10);
@@ -115,6 +121,15 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_numbers_of_uploads_rise_with_claims_and_then_with_reruns() {
+        let claims =
+            |rerun| [0, 1, 20_000, 1 << 20, u64::from(u32::MAX) << 20].map(|claim| upload_number(rerun, claim));
+        let rising = [claims(0), claims(1), claims(0xFF_FFFF)].concat();
+        assert!(rising.is_sorted_by(|a, b| a < b), "{rising:?}");
+        assert_eq!(upload_number(u32::MAX, u64::MAX), u64::MAX, "nothing overflows");
+    }
 
     #[test]
     fn sizes_are_for_people() {

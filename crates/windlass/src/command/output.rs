@@ -2,6 +2,7 @@
 
 use super::mask::Mask;
 use crate::context::Ctx;
+use crate::worker::now;
 use memchr::memchr;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -16,9 +17,12 @@ use windlass_core::store::{LOG_LINE_BYTES_MAX, LogLine, LogStream};
 const CHUNK_BYTES: usize = 16 << 10;
 /// The most lines that are passed on at once; see `LINES_FULL` of the worker.
 const LINES_MAX: usize = 512;
-/// Somebody who has left the step's group may hold its pipes open. When the step has ended, they are read until they are
-/// silent for so long, and no further than this.
+/// A process that has left the step's group may hold its pipes open and write to them. When the step has ended, the pipes are
+/// read until nothing comes for so long.
 const SILENCE: Duration = Duration::from_millis(200);
+/// After this time nothing more is waited for, however short the pauses are; what the pipes hold by then is still read.
+const REST_TIME_MAX: Duration = Duration::from_secs(2);
+/// The most that is read after the end of the step: as much as two pipes can hold.
 const REST_BYTES_MAX: usize = 2 << 20;
 /// What an error tells of a line, and of all of them; messages are cut at 16 KiB.
 const TAIL_LINE_BYTES_MAX: usize = 1_000;
@@ -52,7 +56,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Reads both until they end; once the step has ended, until they are silent.
+    /// Reads both until they end; once the step has ended, until they are silent or [`REST_TIME_MAX`] has passed.
     pub(super) async fn read(
         &mut self,
         out: impl AsyncRead + Send + 'static,
@@ -60,12 +64,14 @@ impl<'a> Output<'a> {
         mut ended: watch::Receiver<bool>,
     ) {
         self.pipes = [Some(Box::pin(out)), Some(Box::pin(err))];
-        let mut rest = REST_BYTES_MAX;
+        let (mut rest, mut deadline) = (REST_BYTES_MAX, None);
         while rest > 0 {
             let silence = async {
                 // Whoever would say so is there for as long as this is read.
                 let _ = ended.wait_for(|ended| *ended).await;
-                tokio::time::sleep(SILENCE).await;
+                let from = now();
+                let deadline = *deadline.get_or_insert(from + REST_TIME_MAX);
+                tokio::time::sleep_until(deadline.min(from + SILENCE)).await;
             };
             let read = tokio::select! {
                 biased;
@@ -221,6 +227,57 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::TestBed;
+    use crate::{Job, JobError};
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Reading;
+
+    impl Job for Reading {
+        const KIND: &'static str = "reading";
+        type Output = ();
+    }
+
+    /// A pipe with a line every 100 ms, for ever.
+    struct Ticking(Pin<Box<tokio::time::Sleep>>);
+
+    impl Ticking {
+        const PERIOD: Duration = Duration::from_millis(100);
+
+        fn new() -> Self {
+            // sleeps because: the virtual clock moves from line to line
+            Self(Box::pin(tokio::time::sleep(Self::PERIOD)))
+        }
+    }
+
+    impl AsyncRead for Ticking {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            std::task::ready!(self.0.as_mut().poll(cx));
+            *self = Self::new();
+            buf.put_slice(b"tick\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_keeps_writing_after_the_step_has_ended_does_not_hold_it_up() {
+        let read = async |_: Reading, ctx: Ctx| {
+            let (mask, (_ended, endings)) = (Mask::of(std::iter::empty()), watch::channel(true));
+            let mut output = Output::new(&ctx, &mask, 1);
+            let read = output.read(Ticking::new(), tokio::io::empty(), endings);
+            let in_time = tokio::time::timeout(Duration::from_secs(3_600), read).await;
+            in_time.map_err(|_| JobError::new("it is read for ever"))
+        };
+        let began = now();
+        TestBed::new().run_one(read, Reading).await.unwrap();
+        let taken = began.elapsed();
+        assert!((REST_TIME_MAX..=REST_TIME_MAX + Ticking::PERIOD).contains(&taken), "{taken:?}");
+    }
 
     fn read(chunks: &[&[u8]], secrets: &[&str]) -> Vec<Vec<u8>> {
         let mask = Mask::of(secrets.iter().copied());

@@ -71,11 +71,11 @@ fn items(call: &Call) -> usize {
         Call::Get { ids } => ids.len(),
         Call::List { request } => request.limit as usize,
         Call::Groups { request } => request.limit as usize,
-        Call::Sweep { sweep } => sweep.max as usize,
+        Call::Sweep { request } => request.max as usize,
         Call::AppendLogs { appends } => appends.len(),
         Call::ReadLogs { request } => request.limit as usize,
         Call::DueSchedules { max } => *max as usize,
-        Call::Fire { fire } => fire.jobs.len(),
+        Call::Fire { request } => request.jobs.len(),
         Call::CreateRuns { runs } => runs.len(),
         Call::ClaimRuns { request } => request.max as usize,
         Call::CommitRuns { commits } => commits.len(),
@@ -145,8 +145,8 @@ impl Noted {
             Call::ReportAndClaim { report, claim } => {
                 Self::ReportAndClaim { told: live.told(&report.outcomes), lease_ms: claim.lease_ms }
             }
-            Call::Sweep { sweep } => Self::Sweep(sweep.kind),
-            Call::Fire { fire } => Self::Fire(live.asked(&fire.jobs)),
+            Call::Sweep { request } => Self::Sweep(request.kind),
+            Call::Fire { request } => Self::Fire(live.asked(&request.jobs)),
             Call::CreateRuns { runs } => Self::Steps(runs.iter().map(|run| steps(&run.step.jobs)).collect()),
             Call::CommitRuns { commits } => {
                 Self::Steps(commits.iter().map(|commit| steps(&commit.step.jobs)).collect())

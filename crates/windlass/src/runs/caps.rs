@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use windlass_core::name::{GroupName, QueueName};
-use windlass_core::store::{GroupSettings, Setting};
+use windlass_core::store::Setting;
 
 /// Caps of one generation that are remembered.
 const CAPS_MAX: usize = 4_096;
@@ -17,8 +17,7 @@ pub(super) struct GroupCap {
 
 impl GroupCap {
     pub(super) fn setting(&self) -> Setting {
-        let settings = GroupSettings { cap: Some(self.max), ..GroupSettings::default() };
-        Setting::Group { queue: self.queue.clone(), group: self.group.clone(), settings }
+        Setting::GroupCap { queue: self.queue.clone(), group: self.group.clone(), cap: self.max }
     }
 }
 

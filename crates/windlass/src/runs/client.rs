@@ -4,6 +4,7 @@ use super::caps::GroupCap;
 use super::engine::Engine;
 use super::message::Message;
 use super::mind::{Inbox, Mind, Thought};
+use super::retry::{TRIES, TRY_AGAIN};
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
@@ -16,13 +17,13 @@ use windlass_core::graph::{Graph, Work, descendants, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{FeedRequest, NewRun, Run, RunCreated, RunMessage, RunRead, RunState, Store, WaitFor};
+use windlass_core::store::{
+    FeedRequest, NewRun, RUN_NOT_ENDED, Run, RunCreated, RunMessage, RunRead, RunState, Store, WaitFor,
+};
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 use windlass_core::{Error, Result};
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-const TRIES: u32 = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Starts runs and looks after them. Cheap to clone.
 #[derive(Clone)]
@@ -70,7 +71,8 @@ impl NewGraphRun {
 pub enum Rerun {
     /// Everything.
     All,
-    /// What failed or was cancelled, and all that comes after.
+    /// What failed or was cancelled, and all that comes after. Of a matrix, rows that succeeded keep their outputs and are not
+    /// run again, unless something before the matrix is.
     Failed,
     /// These nodes, and all that comes after; one that is a workflow of its own from its beginning.
     From(Vec<String>),
@@ -229,10 +231,11 @@ impl Runs {
         if !status.run.state.is_terminal() {
             let why = match status.run.stuck {
                 Some(stuck) => format!("is stuck ({stuck}); resume it, or cancel it first"),
-                None => "has not ended; wait for it, or cancel it first".to_owned(),
+                None => RUN_NOT_ENDED.to_owned(),
             };
             return Err(Error::RunRefused { run, why });
         }
+        let keep_rows = what == Rerun::Failed;
         let nodes = match what {
             Rerun::All => (0..status.graph.nodes.len()).collect(),
             Rerun::Failed => reruns(&status.progress),
@@ -245,7 +248,9 @@ impl Runs {
         }
         let has_job = |&node: &usize| matches!(status.graph.nodes[node].work, Work::Job(_));
         let count = descendants(&status.progress, nodes.iter().copied()).iter().filter(|&node| has_job(node)).count();
-        self.say(Message::Rerun { nodes }.to(run)).await?;
+        // Somebody else may have opened it meanwhile: the second of two reruns is refused, and not dropped later.
+        let ended_with = Some(status.run.history_len);
+        self.say(RunMessage { ended_with, ..Message::Rerun { nodes, keep_rows }.to(run) }).await?;
         Ok(count)
     }
 

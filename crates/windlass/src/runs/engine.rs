@@ -5,6 +5,7 @@ use super::caps::ConfiguredCaps;
 use super::lost::{has_whole_inbox, lost_ends};
 use super::message::happened;
 use super::mind::{Inbox, Mind};
+use super::retry::retried;
 use super::{decode_definition, decode_input, graph_kind};
 use std::collections::HashMap;
 use std::fmt;
@@ -32,9 +33,6 @@ const SHORTEST: Duration = Duration::from_millis(5);
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such wait. It is bounded by itself: the poll interval of a worker's engine is a minute.
 const ERROR_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How often a commit whose answer got lost, or a read that failed, is repeated.
-const TRIES: u32 = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 fn error_pause(failures: u32) -> Duration {
     ERROR_PAUSE.saturating_mul(1 << failures.min(16)).min(ERROR_PAUSE_MAX)
@@ -233,13 +231,15 @@ impl Engine {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
         let mut items: Vec<_> = claimed.inbox.iter().cloned().filter_map(happened).collect();
-        items.extend(lost_ends(self.store.as_ref(), claimed, &mut mind, now).await?);
+        let lost = lost_ends(self.store.as_ref(), claimed, &mut mind, now).await?;
+        let check_again = lost.is_none();
+        items.extend(lost.unwrap_or_default());
         let has_more = mind.is_late(now) && !has_whole_inbox(self.store.as_ref(), claimed).await?;
-        let thought = mind.think(Inbox { items, has_more }, now, &self.ids)?;
+        let thought = mind.think(Inbox { items, has_more, check_again }, now, &self.ids)?;
         for cap in thought.caps {
             // Once is enough: whoever changes it later means it.
             if !self.caps.contains(&cap) {
-                self.store.configure(cap.setting()).await?;
+                retried(|| self.store.configure(cap.setting())).await?;
                 self.caps.insert(cap);
             }
         }
@@ -253,7 +253,7 @@ impl Engine {
         for (at, step) in steps.into_iter().enumerate() {
             let mut next = commit(claimed, history_len, step);
             if at < last {
-                (next.inbox_to, next.keep_ms) = (0, Some(self.lease_ms));
+                (next.inbox_to, next.lease_ms) = (0, Some(self.lease_ms));
             }
             match self.commit_all(std::slice::from_ref(&next)).await?.pop() {
                 Some(Ok(committed)) if at < last => history_len = committed.history_len,
@@ -296,24 +296,11 @@ impl Engine {
         if commits.is_empty() {
             return Ok(Vec::new());
         }
-        for n in 1..TRIES {
-            match self.store.commit_runs(commits.to_vec()).await {
-                Err(error) if error.is_retryable() => tokio::time::sleep(TRY_AGAIN * n).await,
-                answer => return answer,
-            }
-        }
-        self.store.commit_runs(commits.to_vec()).await
+        retried(|| self.store.commit_runs(commits.to_vec())).await
     }
 
-    /// A read that fails is repeated: the runs are claimed, and would wait until their lease ends.
     async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
-        for n in 1..TRIES {
-            match self.store.read_runs(reads.clone()).await {
-                Err(error) if error.is_retryable() => tokio::time::sleep(TRY_AGAIN * n).await,
-                answer => return answer,
-            }
-        }
-        self.store.read_runs(reads).await
+        retried(|| self.store.read_runs(reads.clone())).await
     }
 
     /// What is known of these runs; what is not is read.
@@ -393,7 +380,7 @@ fn read(claimed: &ClaimedRun, history_from: u64) -> RunRead {
 }
 
 fn commit(claimed: &ClaimedRun, history_len: u64, step: RunStep) -> RunCommit {
-    RunCommit { lease: claimed.lease, history_len, inbox_to: claimed.inbox_to, keep_ms: None, step }
+    RunCommit { lease: claimed.lease, history_len, inbox_to: claimed.inbox_to, lease_ms: None, step }
 }
 
 /// A run that nobody can advance: nothing of its inbox is lost, and it says why.
@@ -401,7 +388,7 @@ fn stuck(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
     let mut why = error.to_string();
     why.truncate(why.floor_char_boundary(1_000));
     let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
-    RunCommit { lease, history_len, inbox_to: 0, keep_ms: None, step }
+    RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step }
 }
 
 /// What was thought about runs that were claimed together.

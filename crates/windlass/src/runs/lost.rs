@@ -1,10 +1,12 @@
 //! Ends of jobs that no inbox has: the job is not in the store, or it ended without an item in the inbox of its run.
 //!
 //! No step of this version leaves such a run. Earlier versions could, and so can damage to an inbox. Nothing else would ever end
-//! these instances, so an engine looks for their jobs when it has rebuilt a run from its history.
+//! these instances, so an engine looks for their jobs when it has rebuilt a run from its history, and when an inbox has items that
+//! cannot be read.
 
-use super::message::{Occurred, job_ended};
+use super::message::{Occurred, asks_for_check, job_ended};
 use super::mind::{JOBS_MAX, Mind};
+use super::retry::retried;
 use std::collections::HashSet;
 use windlass_core::Result;
 use windlass_core::graph::{End, Happened, Outcome};
@@ -16,31 +18,34 @@ use windlass_core::time::Timestamp;
 /// Jobs that are looked up in one call.
 const JOBS_READ: usize = 100;
 
-/// The ends of a claimed run's jobs that its inbox does not have.
+/// The ends of a claimed run's jobs that its inbox does not have; `None` when they cannot be known yet, and the engine of the
+/// next claim has to look again.
 pub(super) async fn lost_ends(
     store: &dyn Store,
     claimed: &ClaimedRun,
     mind: &mut Mind,
     now: Timestamp,
-) -> Result<Vec<Occurred>> {
+) -> Result<Option<Vec<Occurred>>> {
     let ended: HashSet<JobId> = claimed.inbox.iter().filter_map(ended_job).collect();
     // A short run that goes on has not lost anything: only decisions of several commits could leave a job out.
-    if !mind.jobs_unchecked || !ended.is_empty() && mind.history_len <= JOBS_MAX as u64 {
-        return Ok(Vec::new());
+    let rebuilt = mind.jobs_unchecked && (ended.is_empty() || mind.history_len > JOBS_MAX as u64);
+    let has_unreadable = claimed.inbox_len > claimed.inbox.len() as u64;
+    if !rebuilt && !has_unreadable && !claimed.inbox.iter().any(asks_for_check) {
+        return Ok(Some(Vec::new()));
     }
     let open: Vec<JobId> = mind.progress.running_jobs().filter(|job| !ended.contains(job)).collect();
     let mut lost = Vec::new();
     for ids in open.chunks(JOBS_READ) {
-        let jobs = store.get(ids.to_vec()).await?;
+        let jobs = retried(|| store.get(ids.to_vec())).await?;
         lost.extend(ids.iter().zip(jobs).filter_map(|(id, job)| lost_end(mind.run, *id, job, now)));
     }
     // A job may have ended after the claim, and may be removed already: then its end is in the inbox by now, and the next claim
     // hands it out.
     if !lost.is_empty() && !has_whole_inbox(store, claimed).await? {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     mind.jobs_unchecked = false;
-    Ok(lost)
+    Ok(Some(lost))
 }
 
 fn ended_job(item: &RunItem) -> Option<JobId> {
@@ -52,8 +57,9 @@ fn ended_job(item: &RunItem) -> Option<JobId> {
 
 /// Whether the claim handed out everything that is in the inbox now.
 pub(super) async fn has_whole_inbox(store: &dyn Store, claimed: &ClaimedRun) -> Result<bool> {
-    let view = store.read_runs(vec![RunRead::brief(claimed.lease.run)]).await?.pop().flatten();
-    Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox.len() as u64))
+    let read = || store.read_runs(vec![RunRead::brief(claimed.lease.run)]);
+    let view = retried(read).await?.pop().flatten();
+    Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox_len))
 }
 
 /// How an open instance has ended whose job is `stored`; `None` when the job will end by itself.

@@ -20,9 +20,14 @@ pub(super) enum Message {
     Rerun {
         /// Their places.
         nodes: Vec<usize>,
+        /// Rows of a matrix that succeeded are not run again.
+        #[serde(default)]
+        keep_rows: bool,
     },
     /// Try again what could not be done. It says nothing to the graph: what was left in the inbox does.
     Resume,
+    /// Look up the open jobs of the run: the end of one of them could not be read. Engines send it to the runs that they hold.
+    CheckJobs,
 }
 
 impl Message {
@@ -32,8 +37,17 @@ impl Message {
             // Whoever thinks about the run now must not start anything after this is acknowledged.
             Self::Cancel { .. } => (true, false),
             Self::Rerun { .. } | Self::Resume => (false, true),
+            Self::CheckJobs => (false, false),
         };
-        RunMessage { run, body, interrupts, reopens }
+        RunMessage { run, body, interrupts, reopens, ended_with: None }
+    }
+}
+
+/// Whether an item asks for the open jobs of the run to be looked up.
+pub(super) fn asks_for_check(item: &RunItem) -> bool {
+    match item {
+        RunItem::JobEnded(_) => false,
+        RunItem::Message { body, .. } => matches!(serde_json::from_str(body), Ok(Message::CheckJobs)),
     }
 }
 
@@ -46,8 +60,8 @@ pub(super) fn happened(item: RunItem) -> Option<Occurred> {
         RunItem::JobEnded(end) => Some(job_ended(end)),
         RunItem::Message { at, body } => match serde_json::from_str(&body) {
             Ok(Message::Cancel { reason }) => Some((at, Happened::Cancel { reason })),
-            Ok(Message::Rerun { nodes }) => Some((at, Happened::Rerun { nodes })),
-            Ok(Message::Resume) => None,
+            Ok(Message::Rerun { nodes, keep_rows }) => Some((at, Happened::Rerun { nodes, keep_rows })),
+            Ok(Message::Resume | Message::CheckJobs) => None,
             Err(error) => {
                 tracing::warn!(%error, "a message to a run is not understood, and is left alone");
                 None

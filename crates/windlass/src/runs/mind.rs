@@ -2,7 +2,7 @@
 
 use super::caps::GroupCap;
 use super::job::{Making, Start};
-use super::message::Occurred;
+use super::message::{Message, Occurred};
 use super::{decode_entry, encode_entry};
 use bytes::Bytes;
 use serde_json::Value;
@@ -45,6 +45,8 @@ pub(super) struct Inbox {
     pub(super) items: Vec<Occurred>,
     /// The next claim may hand out more that happened before now.
     pub(super) has_more: bool,
+    /// The engine of the next claim has to look the open jobs up.
+    pub(super) check_again: bool,
 }
 
 /// What follows.
@@ -127,7 +129,7 @@ impl Mind {
 
     /// What follows. The mind is then that of a run for which all of it was committed.
     pub(super) fn think(&mut self, inbox: Inbox, now: Timestamp, ids: &Ids) -> Result<Thought> {
-        let mut drafts = Drafts::default();
+        let mut drafts = Drafts { check_again: inbox.check_again, ..Drafts::default() };
         let unsure = std::mem::take(&mut self.unsure);
         if unsure {
             drafts.cancels.extend(self.unwanted_jobs());
@@ -157,7 +159,7 @@ impl Mind {
     /// What is to be decided of an inbox, and whether the run has timed out. Ends before the deadline are taken in here: a run that
     /// they finish has not timed out, however late its engine is. Nothing starts after the deadline.
     fn judge_deadline(&mut self, inbox: Inbox, now: Timestamp, drafts: &mut Drafts) -> Result<Vec<Happened>> {
-        let Inbox { items, has_more } = inbox;
+        let Inbox { items, has_more, .. } = inbox;
         let Some(deadline) = self.deadline().filter(|deadline| *deadline <= now) else {
             return Ok(items.into_iter().map(|(_, what)| what).collect());
         };
@@ -248,6 +250,8 @@ struct Drafts {
     unmade: HashMap<(usize, usize), usize>,
     cancels: Vec<JobId>,
     caps: BTreeSet<GroupCap>,
+    /// The run gets a message that asks for its open jobs to be looked up.
+    check_again: bool,
 }
 
 /// History entries that one commit contains together, and the job that they start.
@@ -290,6 +294,7 @@ impl Drafts {
         }
         step.state = mind.state();
         step.wake = mind.deadline().map(Due::At);
+        step.messages.extend(self.check_again.then(|| Message::CheckJobs.to(mind.run)));
         steps.push(step);
         let summary = mind.summary();
         steps.iter_mut().for_each(|step| step.summary.clone_from(&summary));

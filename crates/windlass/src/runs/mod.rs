@@ -13,6 +13,7 @@ mod lost;
 mod message;
 mod mind;
 mod needs;
+mod retry;
 mod start;
 mod status;
 

@@ -116,7 +116,7 @@ impl RunStatus {
                 self.note_end(at, *node..node + 1);
             }
             Event::Cancelled { .. } | Event::TimedOut => self.note_end(at, all),
-            Event::Rerun { nodes } => {
+            Event::Rerun { nodes, .. } => {
                 for &node in nodes {
                     if let Some(times) = self.times.get_mut(node) {
                         *times = NodeTimes::default();

@@ -87,7 +87,8 @@ impl<H: Handler<Args>, Args> RunOne<H, Args> {
                 .next();
         let lease = Lease { job: id, attempt: self.attempt, token: Token::from_bits(self.bed.random.next_u64()) };
         let expires_at = now.plus_ms(30_000);
-        let job = ClaimedJob { lease, expires_at, spec: Arc::new(spec), stalls: 0, created_at: now, ready_at: now };
+        let spec = Arc::new(spec);
+        let job = ClaimedJob { lease, expires_at, spec, stalls: 0, retries: 0, created_at: now, ready_at: now };
         let (client, state) = (self.bed.client.clone(), self.state.clone());
         let clock = Arc::clone(&self.bed.clock) as Arc<dyn Clock>;
         let pool = Pool::in_place(tokio::runtime::Handle::current());

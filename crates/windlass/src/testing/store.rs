@@ -58,7 +58,7 @@ impl TestStore {
             Call::ReportAndClaim { report, claim } => {
                 self.report_and_claim_held(report, claim).await.map(Answer::ReportAndClaim)
             }
-            Call::Fire { fire } => self.fire_noted(fire).await.map(Answer::Fire),
+            Call::Fire { request } => self.fire_noted(request).await.map(Answer::Fire),
             call => call.send(&self.inner).await,
         }
     }

@@ -416,3 +416,29 @@ impl Actives {
         self.all.lock().values().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::logging::line;
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use windlass_core::id::Token;
+    use windlass_core::time::HANG_GUARD;
+
+    #[test]
+    fn a_blocking_handler_that_waits_for_room_goes_on_when_it_is_to_stop() {
+        let lease = Lease { job: JobId::from_parts(0, 1), attempt: 1, token: Token::from_bits(1) };
+        let active = Arc::new(Active::new(lease, now()));
+        active.push_log(vec![line("x"); LINES_FULL]);
+        assert!(active.is_full());
+        let (asked, (done, is_done)) = (AtomicU32::new(0), std::sync::mpsc::channel());
+        let wait = move || {
+            // It is to stop while it waits.
+            active.wait_for_room(|| asked.fetch_add(1, Ordering::SeqCst) > 0);
+            done.send(asked.load(Ordering::SeqCst))
+        };
+        let waiting = std::thread::Builder::new().name("blocking handler".to_owned()).spawn(wait).unwrap();
+        assert_eq!(is_done.recv_timeout(HANG_GUARD), Ok(2));
+        waiting.join().unwrap().unwrap();
+    }
+}

@@ -190,30 +190,7 @@ async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>)
                 tracing::warn!(job = %active.lease.job, %error, "its last progress was lost");
             }
         }
-        // What a task or thread that the handler has left behind logs from now on is not waited for.
-        let (mut left, mut failures) = (None, 0);
-        loop {
-            if failures == LAST_TRIES {
-                tracing::warn!(job = %active.lease.job, "its last log lines were lost");
-                return;
-            }
-            let place = active.log_place().await;
-            let left = left.get_or_insert_with(|| active.lines_waiting());
-            if *left == 0 {
-                return;
-            }
-            let lines = active.take_lines(Portion { lines: CALL.lines.min(*left), ..CALL });
-            let taken = lines.len();
-            if taken == 0 {
-                return;
-            }
-            if send(&shared.world, &mut [Parcel { active, place, lines }]).await {
-                *left = left.saturating_sub(taken);
-            } else {
-                failures += 1;
-                tokio::time::sleep(TRY_AGAIN * failures).await;
-            }
-        }
+        send_last_lines(&shared.world, active).await;
     };
     let leaving = async {
         active.worker_leaves().await;
@@ -222,6 +199,33 @@ async fn send_last(shared: &Shared, active: &Active, progress: Option<Progress>)
     tokio::select! {
         () = send_all => {}
         () = leaving => tracing::warn!(job = %active.lease.job, "it left without its last log lines"),
+    }
+}
+
+/// Sends the lines that wait now. What a task or thread that the handler has left behind logs from now on is not waited for.
+async fn send_last_lines(world: &World, active: &Active) {
+    let (mut left, mut failures) = (None, 0);
+    loop {
+        if failures == LAST_TRIES {
+            tracing::warn!(job = %active.lease.job, "its last log lines were lost");
+            return;
+        }
+        let place = active.log_place().await;
+        let left = left.get_or_insert_with(|| active.lines_waiting());
+        if *left == 0 {
+            return;
+        }
+        let lines = active.take_lines(CALL);
+        let taken = lines.len();
+        if taken == 0 {
+            return;
+        }
+        if send(world, &mut [Parcel { active, place, lines }]).await {
+            *left = left.saturating_sub(taken);
+        } else {
+            failures += 1;
+            tokio::time::sleep(TRY_AGAIN * failures).await;
+        }
     }
 }
 
@@ -310,20 +314,26 @@ pub(crate) fn lines_of(shared_now: windlass_core::time::Timestamp, text: &str) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::logging::{held, line};
     use super::*;
+    use async_trait::async_trait;
+    use parking_lot::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use windlass_core::memory::MemoryStore;
+    use windlass_core::store::{LogSink as _, Store, Wrap, Wrapped};
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_wait_for_one_that_hangs_overtake_it_one_at_a_time() {
         let (calls, begun) = (LogCalls::default(), std::sync::atomic::AtomicU32::new(0));
         let hang = async || {
             let _turn = calls.turn().await;
-            begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            begun.fetch_add(1, Ordering::SeqCst);
             std::future::pending::<()>().await;
         };
         let all = futures::future::join_all((0..10).map(|_| hang()));
         // sleeps because: the turns are given out as the virtual clock moves.
         let _ = tokio::time::timeout(TURN_WAIT * 7 / 2, all).await;
-        assert_eq!(begun.load(std::sync::atomic::Ordering::SeqCst), 4, "one at once, and one after each wait");
+        assert_eq!(begun.load(Ordering::SeqCst), 4, "one at once, and one after each wait");
     }
 
     #[tokio::test(start_paused = true)]
@@ -348,5 +358,43 @@ mod tests {
         assert_eq!(texts(&long), [LOG_LINE_BYTES_MAX, LOG_LINE_BYTES_MAX]);
         let odd = format!("x{}", "ü".repeat(LOG_LINE_BYTES_MAX));
         assert_eq!(texts(&odd), [LOG_LINE_BYTES_MAX - 1, LOG_LINE_BYTES_MAX, 2]);
+    }
+
+    /// A store during whose appends the job logs another line, a hundred times.
+    struct LogsMeanwhile {
+        inner: MemoryStore,
+        job: Mutex<Option<Arc<Active>>>,
+        lines: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Wrap for LogsMeanwhile {
+        fn inner(&self) -> &dyn Store {
+            &self.inner
+        }
+
+        async fn append_logs(&self, appends: Vec<LogAppend>) -> Result<Vec<Result<u64>>> {
+            let lines = appends.iter().map(|append| append.lines.len()).sum::<usize>();
+            let before = self.lines.fetch_add(lines, Ordering::SeqCst);
+            if let Some(job) = self.job.lock().as_ref().filter(|_| lines > 0 && before < 100) {
+                job.push_log(vec![line("more")]);
+            }
+            self.inner.append_logs(appends).await
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_that_are_logged_while_the_last_ones_are_stored_do_not_hold_up_the_job() {
+        let store = Arc::new(Wrapped(LogsMeanwhile {
+            inner: MemoryStore::new(),
+            job: Mutex::default(),
+            lines: AtomicUsize::new(0),
+        }));
+        let (world, active) = held(Arc::clone(&store) as Arc<dyn Store>).await;
+        let active = Arc::new(active);
+        *store.0.job.lock() = Some(Arc::clone(&active));
+        active.push_log(vec![line("last")]);
+        send_last_lines(&world, &active).await;
+        assert_eq!(store.0.lines.load(Ordering::SeqCst), 1, "only the line that had been logged before");
     }
 }

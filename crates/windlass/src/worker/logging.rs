@@ -305,7 +305,7 @@ async fn lines_of_several_jobs_in_one_call_are_bounded_together() {
 }
 
 /// A job that is held, and what its handler would have.
-async fn held(store: Arc<dyn Store>) -> (World, Active) {
+pub(super) async fn held(store: Arc<dyn Store>) -> (World, Active) {
     let client = Client::new(Arc::clone(&store));
     client.enqueue(Talk { lines: 0, bytes: 0 }).await.unwrap();
     let request = ClaimRequest {
@@ -330,7 +330,7 @@ async fn held(store: Arc<dyn Store>) -> (World, Active) {
     (world, active)
 }
 
-fn line(text: impl Into<Bytes>) -> LogLine {
+pub(super) fn line(text: impl Into<Bytes>) -> LogLine {
     LogLine { at: Timestamp::from_ms(0), stream: LogStream::Stdout, text: text.into() }
 }
 

@@ -46,7 +46,7 @@ use windlass_core::store::{ClaimRequest, Kinds, Outcome, Store};
 pub(crate) use active::{Active, Stop};
 pub use builder::WorkerBuilder;
 pub use health::Health;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(any(test, feature = "testing", all(unix, feature = "commands")))]
 pub(crate) use health::now;
 #[cfg(feature = "testing")]
 pub(crate) use keeper_at::Bench;

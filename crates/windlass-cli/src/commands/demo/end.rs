@@ -7,7 +7,7 @@ use super::fleet::last_words;
 use super::follow;
 use super::ledger;
 use super::place::Place;
-use super::run::{Next, Stage, forever, open_queues};
+use super::run::{Next, Stage, long_kept, open_queues};
 use super::summary::Summary;
 use crate::commands::doctor::promise;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(super) async fn wind_down(stage: &mut Stage, demo: &Demo) -> Result<Vec<Stri
     let turns = stage.fleet.revive()?;
     stage.board.note_turns(turns);
     // Whoever paused a queue wants to see its jobs end now.
-    open_queues(&stage.store, forever()).await?;
+    open_queues(&stage.store, long_kept()).await?;
     until_no_more(stage).await?;
     let all_ended = until_ended(stage, demo).await?;
     stage.enter(Phase::Stopping);
@@ -109,7 +109,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
         let jobs = stage.store.get(ids.to_vec()).await?;
         books.records.extend(jobs.iter().flatten().map(Record::of));
     }
-    // A store that stays is not to keep the demo's jobs for ever, nor workers that are known to be dead.
+    // A store that stays is not to keep the demo's jobs for long, nor workers that are known to be dead.
     open_queues(&stage.store, QueueSettings::default()).await?;
     for name in &stage.fleet.killed {
         stage.store.deregister(WorkerId::new(name.as_str())?).await?;

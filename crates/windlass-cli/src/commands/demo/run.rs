@@ -55,8 +55,31 @@ pub(super) enum Next {
     Interrupted,
 }
 
+/// How long putting the settings back may take when the demo has failed: the store may be the reason.
+const RESTORE_MAX: Duration = Duration::from_secs(5);
+
 pub(super) async fn run(demo: &Demo, app: &App, place: &Place) -> Result<Summary, Failure> {
-    let mut stage = Stage::set(demo, app, place).await?;
+    let store = windlass::open(&place.url)?;
+    let summary = play(demo, app, place, &store).await;
+    if summary.is_err() {
+        restore(app, &store).await;
+    }
+    summary
+}
+
+/// Gives the demo's queues their usual settings after a demo that did not come to its end.
+async fn restore(app: &App, store: &Arc<dyn Store>) {
+    let error = match tokio::time::timeout(RESTORE_MAX, open_queues(store, QueueSettings::default())).await {
+        Ok(Ok(())) => return,
+        Ok(Err(failure)) => failure.to_string(),
+        Err(_) => "the store does not answer".to_owned(),
+    };
+    let days = KEPT_MS / DAY_MS;
+    app.ui.note(format_args!("note: the queues demo-… keep jobs for {days} days, and could not be set back: {error}"));
+}
+
+async fn play(demo: &Demo, app: &App, place: &Place, store: &Arc<dyn Store>) -> Result<Summary, Failure> {
+    let mut stage = Stage::set(demo, app, place, Arc::clone(store)).await?;
     let played = stage.play(demo).await;
     let ended = match played {
         Ok(()) => end::wind_down(&mut stage, demo).await,
@@ -71,13 +94,12 @@ pub(super) async fn run(demo: &Demo, app: &App, place: &Place) -> Result<Summary
 }
 
 impl Stage {
-    async fn set(demo: &Demo, app: &App, place: &Place) -> Result<Self, Failure> {
-        let store = windlass::open(&place.url)?;
+    async fn set(demo: &Demo, app: &App, place: &Place, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let random = StrongRandom::from_system();
         // Small enough to be typed again.
         let seed = demo.seed.unwrap_or_else(|| random.next_u64() % 1_000_000);
         let run = format!("{:08x}", random.next_u64() >> 32);
-        open_queues(&store, forever()).await?;
+        open_queues(&store, long_kept()).await?;
         let cursor = store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
         let interrupts = Interrupts::listen()?;
         let orders = Orders {
@@ -201,9 +223,14 @@ impl Stage {
     }
 }
 
-/// Nothing of the demo may be forgotten before it is counted.
-pub(super) fn forever() -> QueueSettings {
-    let rule = RetentionRule { age_ms: None, count: None };
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+/// How long jobs are kept during a demo: longer than any takes, and not for ever, because a demo that is killed cannot set
+/// its queues back.
+const KEPT_MS: u64 = 14 * DAY_MS;
+
+/// No job of the demo may be removed before it is counted, however many there are.
+pub(super) fn long_kept() -> QueueSettings {
+    let rule = RetentionRule { age_ms: Some(KEPT_MS), count: None };
     let retention = Retention { succeeded: rule, failed: rule, cancelled: rule };
     QueueSettings { retention, ..QueueSettings::default() }
 }

@@ -4,7 +4,7 @@
 //! is enqueued in batches as it comes, and the first bad line ends it. Lines are read on a thread of their own, so that
 //! an interrupt is noticed while there is nothing to read.
 
-use super::{ids, send};
+use super::{ids, lost_answer, send};
 use crate::app::App;
 use crate::failure::{Failure, say};
 use crate::job_input::JobInput;
@@ -166,7 +166,7 @@ impl Upload<'_> {
 
     async fn send(&mut self, store: &dyn Store, batch: &mut Batch) -> Result<(), Failure> {
         let Batch { jobs, numbers, bytes } = std::mem::take(batch);
-        let answers = send(store, jobs).await.map_err(|error| self.broken(error))?;
+        let answers = send(store, jobs).await.map_err(|error| self.broken(&numbers, error))?;
         for (number, answer) in numbers.into_iter().zip(answers) {
             self.take(number, answer);
         }
@@ -189,8 +189,17 @@ impl Upload<'_> {
         Failure::interrupted().hint(format!("enqueued before that: {}", count(self.summary.accepted(), "job")))
     }
 
-    fn broken(&self, error: windlass::Error) -> Failure {
-        Failure::from(error).hint(format!("enqueued before that: {}", count(self.summary.accepted(), "job")))
+    fn broken(&self, lines: &[u64], error: windlass::Error) -> Failure {
+        let done = format!("enqueued before that: {}", count(self.summary.accepted(), "job"));
+        let Some(reason) = lost_answer(&error) else { return Failure::from(error).hint(done) };
+        let lines = match lines {
+            [first, .., last] => format!("lines {first} to {last} are"),
+            [line] => format!("line {line} is"),
+            [] => "the last lines are".to_owned(),
+        };
+        Failure::from(error)
+            .says(format!("whether {lines} enqueued is not known: {reason}"))
+            .hint(format!("{done}; look before you repeat the others. A line with an `id` can be repeated at any time"))
     }
 
     fn report(&self) -> Result<(), Failure> {

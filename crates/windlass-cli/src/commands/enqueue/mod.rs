@@ -75,7 +75,9 @@ impl Enqueue {
         let (spec, due) = self.job.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
-        let enqueued = send(store.as_ref(), vec![job]).await?.pop().unwrap_or_else(|| Err(no_answer()))?;
+        let answer = send(store.as_ref(), vec![job.clone()]).await;
+        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
+        let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
         let code = match self.wait {
             None => ExitCode::SUCCESS,
@@ -98,13 +100,40 @@ fn no_answer() -> Error {
 /// The ids are ours, so a call whose answer got lost may be repeated.
 async fn send(store: &dyn Store, jobs: Vec<NewJob>) -> StoreResult<Vec<StoreResult<Enqueued>>> {
     let request = EnqueueRequest::new(jobs);
+    let mut answers = store.enqueue(request.clone()).await;
     for n in 1..TRIES {
-        match store.enqueue(request.clone()).await {
-            Err(error) if error.is_outcome_unknown() => tokio::time::sleep(Duration::from_millis(50) * n).await,
-            answer => return answer,
+        if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
+            break;
         }
+        tokio::time::sleep(Duration::from_millis(50) * n).await;
+        let of_job = |(answer, job): (StoreResult<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
+        let repeated = store.enqueue(request.clone()).await;
+        answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
     }
-    store.enqueue(request).await
+    answers
+}
+
+/// Why an enqueue failed. One whose answer was lost names the job, so that it can be looked for.
+fn failed(job: &NewJob, error: Error) -> Failure {
+    let (id, custom) = (job.effective_id(), job.spec.custom_id.is_some());
+    let Some(reason) = lost_answer(&error) else { return error.into() };
+    let hint = match custom {
+        true => "repeat the command: a job with the same --id is enqueued once".to_owned(),
+        false => format!(
+            "windlass jobs show {id} finds it if it is; enqueue it again only if not. A command with --id NAME can be \
+             repeated at any time"
+        ),
+    };
+    let words = format!("whether the job {id} is enqueued is not known: {reason}");
+    Failure::from(error).says(words).hint(hint)
+}
+
+/// What broke, where nobody knows whether the call was applied.
+fn lost_answer(error: &Error) -> Option<String> {
+    match error {
+        Error::Unknown { reason } | Error::Timeout { reason } => Some(reason.clone()),
+        _ => None,
+    }
 }
 
 fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {

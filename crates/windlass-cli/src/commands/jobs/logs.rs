@@ -12,6 +12,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
+use windlass::core::job::State;
 use windlass::core::store::{LogPage, LogRequest, Store, WaitFor};
 
 /// Lines of one page.
@@ -43,16 +44,28 @@ impl Logs {
         let store = app.existing()?;
         let id = self.id.find(store.as_ref()).await?;
         let mut from = 0;
+        // Looked at before the lines are read: what was logged before the end is not missed.
+        let mut state = state(store.as_ref(), id).await?;
+        if state.is_none() {
+            return Err(Failure::not_found(format!("there is no job {id}")));
+        }
         loop {
-            // Looked at before the lines are read: what was logged before the end is not missed.
-            let running = is_running(store.as_ref(), id).await?;
-            from = read_on(app, store.as_ref(), id, from).await?;
-            if !self.follow || !running {
+            match read_on(app, store.as_ref(), id, &mut from).await {
+                // Its lines were removed with it, those that were not read yet included.
+                Err(failure) if failure.is_not_found() => state = None,
+                read => read?,
+            }
+            if state.is_none() {
+                app.ui.note(format_args!("note: the job {id} ended and was removed; its last lines may be missing"));
+                break;
+            }
+            if !self.follow || state.is_some_and(State::is_terminal) {
                 break;
             }
             let _ = tokio::time::timeout(PACE, store.wait(WaitFor::Job(id))).await;
+            state = self::state(store.as_ref(), id).await?;
         }
-        if from == 0 {
+        if from == 0 && state.is_some() {
             app.ui.note("no lines");
         }
         store.close().await?;
@@ -60,23 +73,22 @@ impl Logs {
     }
 }
 
-async fn is_running(store: &dyn Store, id: JobId) -> Result<bool, Failure> {
-    match store.get(vec![id]).await?.pop().flatten() {
-        Some(job) => Ok(!job.state.is_terminal()),
-        None => Err(Failure::not_found(format!("there is no job {id}"))),
-    }
+/// The job's state; `None` when there is no such job.
+async fn state(store: &dyn Store, id: JobId) -> Result<Option<State>, Failure> {
+    Ok(store.get(vec![id]).await?.pop().flatten().map(|job| job.state))
 }
 
-async fn read_on(app: &App, store: &dyn Store, job: JobId, mut from: u64) -> Result<u64, Failure> {
+async fn read_on(app: &App, store: &dyn Store, job: JobId, from: &mut u64) -> Result<(), Failure> {
     loop {
-        let page = store.read_logs(LogRequest { job, from, limit: PAGE }).await?;
+        let page = store.read_logs(LogRequest { job, from: *from, limit: PAGE }).await?;
         if page.lines.is_empty() {
-            return Ok(page.next.max(from));
+            *from = page.next.max(*from);
+            return Ok(());
         }
-        if page.first > from {
+        if page.first > *from {
             app.ui.note(format_args!("note: lines {from} to {} are gone", page.first - 1));
         }
-        from = page.first + page.lines.len() as u64;
+        *from = page.first + page.lines.len() as u64;
         print(app, page)?;
     }
 }

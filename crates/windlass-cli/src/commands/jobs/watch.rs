@@ -6,6 +6,7 @@ use crate::job_name::JobName;
 use crate::values::{Span, clean};
 use clap::Args;
 use serde_json::json;
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
@@ -51,7 +52,7 @@ impl Watch {
             Some(name) => Some(name.find(store.as_ref()).await?),
             None => None,
         };
-        let watcher = Watcher { id, queue: self.queue, state: self.state };
+        let watcher = Watcher { id, queue: self.queue, state: self.state, last: Cell::new(None) };
         let follow = watcher.follow(app, store.as_ref());
         let code = match self.time {
             None => follow.await?,
@@ -70,6 +71,19 @@ struct Watcher {
     id: Option<JobId>,
     queue: Option<QueueName>,
     state: Option<State>,
+    /// The last state of the one job that is watched, by the feed.
+    last: Cell<Option<State>>,
+}
+
+/// What a look at the job has found.
+enum Look {
+    Open,
+    Ended(State),
+    Removed(JobId),
+}
+
+fn code(state: State) -> ExitCode {
+    if state == State::Succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Watcher {
@@ -87,26 +101,33 @@ impl Watcher {
             app.ui.note("watching from now on; Ctrl-C ends it");
         }
         // Looked at after the feed's end was noted: whatever comes later is in the feed.
-        if let Some(code) = self.look(app, store, true).await? {
-            return Ok(code);
+        match self.look(app, store, true).await? {
+            Look::Open => {}
+            Look::Ended(state) => return Ok(code(state)),
+            Look::Removed(id) => return Err(Failure::not_found(format!("there is no job {id}"))),
         }
         loop {
             cursor = self.read_on(app, store, cursor).await?;
-            if let Some(code) = self.look(app, store, false).await? {
+            let look = self.look(app, store, false).await?;
+            if !matches!(look, Look::Open) {
                 self.read_on(app, store, cursor).await?;
-                return Ok(code);
+            }
+            match (look, self.last.get()) {
+                (Look::Open, _) => {}
+                (Look::Ended(state), _) => return Ok(code(state)),
+                // It is not kept after its end, which the feed has told.
+                (Look::Removed(_), Some(state)) if state.is_terminal() => return Ok(code(state)),
+                (Look::Removed(id), _) => return Err(Failure::failed(format!("the job {id} was removed"))),
             }
             let _ = tokio::time::timeout(LOOK_AGAIN, store.wait(WaitFor::Feed(cursor))).await;
         }
     }
 
-    /// The exit code, once the job has ended.
-    async fn look(&self, app: &App, store: &dyn Store, first: bool) -> Result<Option<ExitCode>, Failure> {
-        let Some(id) = self.id else { return Ok(None) };
-        let code = match store.get(vec![id]).await?.pop().flatten() {
-            None if first => return Err(Failure::not_found(format!("there is no job {id}"))),
-            None => return Err(Failure::failed(format!("the job {id} was removed"))),
-            Some(job) if !job.state.is_terminal() => return Ok(None),
+    async fn look(&self, app: &App, store: &dyn Store, first: bool) -> Result<Look, Failure> {
+        let Some(id) = self.id else { return Ok(Look::Open) };
+        match store.get(vec![id]).await?.pop().flatten() {
+            None => Ok(Look::Removed(id)),
+            Some(job) if !job.state.is_terminal() => Ok(Look::Open),
             Some(job) => {
                 if first && app.ui.json {
                     app.ui.json(&json!({ "event": "job", "job": id, "queue": job.spec.queue, "to": job.state }))?;
@@ -116,10 +137,9 @@ impl Watcher {
                 if let Some(failure) = job.failures.last().filter(|_| job.state == State::Failed) {
                     app.ui.note(format_args!("error: {}", clean(&failure.message)));
                 }
-                if job.state == State::Succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                Ok(Look::Ended(job.state))
             }
-        };
-        Ok(Some(code))
+        }
     }
 
     async fn read_on(&self, app: &App, store: &dyn Store, mut cursor: FeedCursor) -> Result<FeedCursor, Failure> {
@@ -142,6 +162,9 @@ impl Watcher {
     fn print(&self, app: &App, entry: &FeedEntry) -> Result<(), Failure> {
         for event in &entry.events {
             let FeedEvent::Job(job) = event else { continue };
+            if self.id == Some(job.job) && job.to.is_some() {
+                self.last.set(job.to);
+            }
             if !self.wants(job) {
                 continue;
             }

@@ -2,11 +2,12 @@
 
 use crate::app::{App, is_store_flag_given};
 use crate::failure::Failure;
+use crate::values::clean;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use windlass::command::Commands;
-use windlass::core::graph::{Graph, NodeScope, Progress, Source, Template, Work};
+use windlass::core::graph::{Graph, Template, Work, foresee_labels};
 use windlass::core::store::Store;
 use windlass::{Stopper, Worker};
 
@@ -27,11 +28,13 @@ pub(super) struct Local {
 
 impl Local {
     /// Refuses what nobody here could run.
-    pub(super) fn prepare(app: &App, graph: &Graph) -> Result<Self, Failure> {
+    pub(super) fn prepare(app: &App, graph: &Graph, inputs: &serde_json::Value) -> Result<Self, Failure> {
         let (mut queues, mut labels) = (BTreeSet::new(), BTreeSet::new());
-        for (at, node) in graph.nodes.iter().enumerate() {
+        let foreseen = foresee_labels(graph, inputs).map_err(|fault| Failure::failed(fault.to_string()))?;
+        for (node, foreseen) in graph.nodes.iter().zip(foreseen) {
             let Work::Job(job) = &node.work else { continue };
-            if job.kind.as_str() != windlass::command::KIND && named(app).is_none() {
+            let is_command = job.kind.as_str() == windlass::command::KIND;
+            if !is_command && named(app).is_none() {
                 return Err(Failure::failed(format!(
                     "the job `{}` is of the kind `{}`, and only commands can be run here",
                     node.id, job.kind
@@ -39,7 +42,11 @@ impl Local {
                 .hint("name the store of the workers that handle it: --store URL"));
             }
             queues.insert(job.queue.to_string());
-            labels.extend(offered(graph, at, &job.labels));
+            // Jobs of other kinds are left to other workers, with their labels.
+            if let Some(label) = foreseen.open.first().filter(|_| is_command) {
+                return Err(unknown_label(&node.id, label));
+            }
+            labels.extend(foreseen.known);
         }
         let temporary = match named(app) {
             Some(_) => None,
@@ -60,8 +67,13 @@ impl Local {
         self.temporary.as_ref().map(|folder| folder.path().join("artifacts").display().to_string())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the worker of the run, which is waited for")]
-    pub(super) fn work(&self, store: &Arc<dyn Store>, commands: Commands, slots: usize) -> Result<Working, Failure> {
+    /// Whether the run is gone when this process is.
+    pub(super) fn is_forgotten(&self, app: &App) -> bool {
+        self.temporary.is_some() || app.url().is_some_and(|url| url.starts_with("memory"))
+    }
+
+    /// The worker of the run, not started.
+    pub(super) fn worker(&self, store: &Arc<dyn Store>, commands: Commands, slots: usize) -> Result<Worker, Failure> {
         let mut builder = Worker::builder(Arc::clone(store)).slots(slots);
         for queue in &self.queues {
             builder = builder.queue(queue);
@@ -69,24 +81,17 @@ impl Local {
         for label in &self.labels {
             builder = builder.label(label);
         }
-        let worker = builder.commands(commands.in_folder(&self.folder)).build()?;
-        let stopper = worker.stopper();
-        Ok(Working { stopper, done: tokio::spawn(worker.run_until_stopped()) })
+        Ok(builder.commands(commands.in_folder(&self.folder)).build()?)
     }
 }
 
-/// What a worker must offer to run all of a node, as far as that is known beforehand.
-fn offered(graph: &Graph, node: usize, labels: &[Template]) -> Vec<String> {
-    let (progress, inputs) = (Progress::new(graph), serde_json::Value::Null);
-    let rows = match graph.nodes[node].matrix.as_ref().map(|matrix| &matrix.source) {
-        Some(Source::Rows(rows)) => rows.iter().map(Some).collect(),
-        _ => vec![None],
-    };
-    let fill = |row| {
-        let scope = NodeScope { graph, progress: &progress, inputs: &inputs, node, row };
-        labels.iter().map(|label| label.fill(&scope)).filter(|label| !label.is_empty()).collect::<Vec<_>>()
-    };
-    rows.into_iter().flat_map(fill).collect()
+/// A worker says what it offers when it starts, so a label that a job of the run decides would never be offered.
+fn unknown_label(node: &str, label: &Template) -> Failure {
+    let (node, label) = (clean(node), clean(label.as_str()));
+    Failure::failed(format!(
+        "the label `{label}` of the job `{node}` depends on other jobs, and a local run must offer all labels from its start"
+    ))
+    .hint("start workers that offer it: windlass worker --allow-commands --labels …; then run it without --local")
 }
 
 /// The worker of the run.
@@ -96,6 +101,11 @@ pub(super) struct Working {
 }
 
 impl Working {
+    #[expect(clippy::disallowed_methods, reason = "the worker of the run, which is waited for")]
+    pub(super) fn start(worker: Worker) -> Self {
+        Self { stopper: worker.stopper(), done: tokio::spawn(worker.run_until_stopped()) }
+    }
+
     pub(super) async fn end(self) {
         self.stopper.drain();
         match self.done.await {

@@ -13,7 +13,7 @@ use crate::ui::{STRONG, Ui};
 use crate::values::{about, clean, pair};
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
-use local::Local;
+use local::{Local, Working};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,9 +44,9 @@ pub(crate) struct Run {
     /// Run the commands here, in this folder
     #[arg(long)]
     local: bool,
-    /// How many jobs of a local run go on at once
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    slots: usize,
+    /// How many jobs of a local run go on at once [default: 4]
+    #[arg(long, value_name = "N")]
+    slots: Option<usize>,
     #[command(flatten)]
     commands: crate::commands::worker::CommandArgs,
     /// Start it, and do not follow it
@@ -65,14 +65,20 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+        self.refuse_what_only_a_worker_uses()?;
         let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
         let inputs = self.inputs.iter().cloned().collect();
         let inputs = workflow.resolve_inputs(inputs).map_err(|error| refused(&error))?;
         let graph = Arc::new(workflow.graph);
-        let local = if self.local { Some(Local::prepare(app, &graph)?) } else { None };
+        let local = if self.local { Some(Local::prepare(app, &graph, &inputs)?) } else { None };
         let store = match &local {
             Some(local) => local.store(app)?,
             None => app.store()?,
+        };
+        // Before the run: one that nobody could work on must not be started.
+        let worker = match &local {
+            Some(local) => Some(self.worker(local, &store)?),
+            None => None,
         };
         let runs = Runs::new(Arc::clone(&store));
         let mut new = NewGraphRun::new(Arc::clone(&graph)).inputs(inputs);
@@ -83,17 +89,12 @@ impl Run {
             store.close().await?;
             return Ok(ExitCode::SUCCESS);
         }
-        let working = match &local {
-            Some(local) => {
-                let mut commands = self.commands.commands()?;
-                if let (false, Some(folder)) = (self.commands.has_artifacts(), local.artifacts()) {
-                    commands = commands.artifacts(open_artifacts(&folder)?);
-                }
-                Some(local.work(&store, commands, self.slots)?)
-            }
-            None => None,
+        let working = worker.map(Working::start);
+        // No other command finds a run whose store is gone afterwards, whatever store the environment names.
+        let done = match local.as_ref().is_some_and(|local| local.is_forgotten(app)) {
+            true => self.watch(&app.without_store(), &runs, run).await,
+            false => self.watch(app, &runs, run).await,
         };
-        let done = self.watch(app, &runs, run).await;
         if done.as_ref().is_err_and(Failure::is_interrupted) {
             // Commands have watchers, which end them when this process goes.
             return done;
@@ -106,6 +107,23 @@ impl Run {
         }
         store.close().await?;
         done
+    }
+
+    fn refuse_what_only_a_worker_uses(&self) -> Result<(), Failure> {
+        let flag = self.commands.first_given().or(self.slots.map(|_| "--slots"));
+        match flag.filter(|_| !self.local) {
+            None => Ok(()),
+            Some(flag) => Err(Failure::usage(format!("{flag} needs --local: without it, workers run the commands"))
+                .hint(format!("add --local, or give it to the worker: windlass worker --allow-commands {flag} …"))),
+        }
+    }
+
+    fn worker(&self, local: &Local, store: &Arc<dyn Store>) -> Result<windlass::Worker, Failure> {
+        let mut commands = self.commands.commands("windlass run --local")?;
+        if let (false, Some(folder)) = (self.commands.has_artifacts(), local.artifacts()) {
+            commands = commands.artifacts(open_artifacts(&folder)?);
+        }
+        local.worker(store, commands, self.slots.unwrap_or(4))
     }
 
     async fn watch(&self, app: &App, runs: &Runs, run: RunId) -> Result<ExitCode, Failure> {

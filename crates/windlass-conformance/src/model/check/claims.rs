@@ -7,9 +7,9 @@ use super::limits::{Limits, Room};
 use super::{Step, Verdict, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::id::JobId;
-use windlass_core::job::{Job, State};
+use windlass_core::job::{Job, State, Verb};
 use windlass_core::name::{GroupName, QueueName};
-use windlass_core::store::ClaimRequest;
+use windlass_core::store::{ClaimRequest, FeedEvent};
 
 /// A claim promotes at least so many due jobs of a queue.
 const PROMOTED_MIN: usize = 64;
@@ -69,7 +69,16 @@ impl Claim<'_> {
 fn check_queue(claim: &Claim<'_>, replay: &Replay, limits: &Limits) -> Verdict {
     let settings = limits.queue(claim.queue);
     let due = claim.jobs().filter(|job| job.due_at.is_some_and(|due| due <= claim.step.now)).count();
-    ensure!(claim.left == 0 || due == 0 || due >= PROMOTED_MIN, "a claim left {due} due jobs of {}", claim.queue);
+    let is_promotion = |event: &FeedEvent| match event {
+        FeedEvent::Job(job) => job.verb == Verb::Promote && job.queue == *claim.queue,
+        _ => false,
+    };
+    let promoted = claim.step.events.iter().filter(|(_, event)| is_promotion(event)).count();
+    ensure!(
+        claim.left == 0 || due == 0 || promoted >= PROMOTED_MIN,
+        "a claim left {due} due jobs of {} and promoted {promoted}",
+        claim.queue
+    );
     let wanted = |job: &&Job| {
         claim.was_ready(job)
             && !settings.paused

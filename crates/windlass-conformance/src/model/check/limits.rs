@@ -28,6 +28,14 @@ pub(super) struct Limits {
     floors: BTreeMap<QueueName, usize>,
     /// Starts before this one are forgotten, because the queue was removed after them.
     origins: BTreeMap<QueueName, usize>,
+    /// How much longer than its rate asks for a start of the queue may be held, by the rates that the queue and its groups have
+    /// had: what was counted in buckets stays so when the rate changes.
+    slacks: BTreeMap<QueueName, u64>,
+}
+
+/// Above this limit the oldest of sixteen buckets counts whole, so a start may be held a little longer.
+fn slack(rate: Option<Rate>) -> u64 {
+    rate.filter(|rate| rate.limit > LOG_LIMIT_MAX).map_or(0, |rate| rate.per_ms / 16 + 1)
 }
 
 /// How many more may start: at least, at most.
@@ -52,6 +60,13 @@ impl Limits {
         }
         let (Op::Configure(setting), Answer::Nothing) = (step.op, step.answer) else { return };
         self.floors.insert(setting.queue().clone(), self.starts.len());
+        let new = match setting {
+            Setting::Queue { settings, .. } => slack(settings.rate).max(slack(settings.groups.rate)),
+            Setting::Group { settings, .. } => slack(settings.rate),
+            Setting::GroupCap { .. } | Setting::Paused { .. } | Setting::KindPaused { .. } => 0,
+        };
+        let known = self.slacks.entry(setting.queue().clone()).or_default();
+        *known = new.max(*known);
         let (queue, groups) = self.settings.entry(setting.queue().clone()).or_default();
         match setting {
             Setting::Queue { settings, .. } => *queue = settings.clone(),
@@ -60,6 +75,7 @@ impl Limits {
             Setting::KindPaused { kind, paused: false, .. } => drop(queue.paused_kinds.remove(kind)),
             Setting::Group { group, settings, .. } if settings.is_default() => drop(groups.remove(group)),
             Setting::Group { group, settings, .. } => drop(groups.insert(group.clone(), *settings)),
+            Setting::GroupCap { group, cap, .. } => groups.entry(group.clone()).or_default().cap = Some(*cap),
         }
     }
 
@@ -85,8 +101,7 @@ impl Limits {
         let Some(rate) = limits.1 else { return Room { least: by_cap, most: by_cap } };
         let floor = self.floors.get(queue).copied().unwrap_or(0);
         let mine = |start: &&Start| start.queue == *queue && (of.is_none() || start.group.as_ref() == of);
-        // Above this limit the oldest of sixteen buckets counts whole, so a start may be held a little longer.
-        let slack = if rate.limit > LOG_LIMIT_MAX { rate.per_ms / 16 + 1 } else { 0 };
+        let slack = self.slacks.get(queue).copied().unwrap_or(0);
         let since = |ms: u64| now.minus_ms(ms);
         let surely = self.starts.iter().skip(floor).filter(mine).filter(|start| start.at > since(rate.per_ms)).count();
         let origin = self.origins.get(queue).copied().unwrap_or(0);

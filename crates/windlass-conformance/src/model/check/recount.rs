@@ -120,7 +120,8 @@ async fn check_lists(side: &Side, jobs: &BTreeMap<JobId, Job>) -> Verdict {
     for state in State::ALL {
         let filter = Filter { state: Some(state), ..Filter::default() };
         let listed = side.list_all(ListRequest { filter, limit: 5, ..ListRequest::default() }).await;
-        let listed: Vec<JobId> = listed.map_err(|error| error.to_string())?.iter().map(|job| job.id).collect();
+        let mut listed: Vec<JobId> = listed.map_err(|error| error.to_string())?.iter().map(|job| job.id).collect();
+        listed.sort();
         let expected: Vec<JobId> = jobs.values().filter(|job| job.state == state).map(|job| job.id).collect();
         ensure!(listed == expected, "{listed:?} are listed as {state}, not {expected:?}");
     }

@@ -5,7 +5,7 @@ use super::super::rows::{Record, RunRow};
 use super::super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::job::State;
-use crate::store::{JobEnd, RunItem, RunMessage, RunState};
+use crate::store::{JobEnd, RUN_CHANGED, RUN_NOT_ENDED, RunItem, RunMessage, RunState};
 
 impl<T: Tables> Step<'_, T> {
     /// Tells the run of a job that the job has ended, or is gone before it could.
@@ -44,6 +44,14 @@ impl<T: Tables> Step<'_, T> {
         message.check()?;
         let before = self.wanted_run(message.run)?;
         let mut row = before.clone();
+        if let Some(len) = message.ended_with {
+            let refused = |why: &str| Err(Error::RunRefused { run: before.id, why: why.to_owned() });
+            match row.state.is_terminal() {
+                false => return refused(RUN_NOT_ENDED),
+                true if row.history_len != len => return refused(RUN_CHANGED),
+                true => {}
+            }
+        }
         if row.rests() && !message.reopens {
             let why = match &row.stuck {
                 Some(stuck) if !row.state.is_terminal() => format!("is stuck ({stuck}); open it again first"),

@@ -206,7 +206,7 @@ impl<T: Tables> Step<'_, T> {
 
     fn commit_run(&mut self, prepared: PreparedCommit) -> Result<RunCommitted> {
         let PreparedCommit { commit, jobs } = prepared;
-        let RunCommit { lease, history_len, inbox_to, keep_ms, step } = commit;
+        let RunCommit { lease, history_len, inbox_to, lease_ms, step } = commit;
         let row = self.wanted_run(lease.run)?;
         let repeated = RunCommitted { history_len: row.history_len, repeated: true };
         let Some(held) = row.held.clone().filter(|held| held.token == lease.token) else {
@@ -223,7 +223,7 @@ impl<T: Tables> Step<'_, T> {
         self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
         let history_len = self.make_step(row, step, jobs, |step, row| {
             row.inbox_first = row.inbox_first.max(inbox_to);
-            match keep_ms {
+            match lease_ms {
                 Some(ms) => row.held = Some(Held { expires_at: step.now.plus_ms(ms), ..held }),
                 None => {
                     row.held = None;
@@ -329,6 +329,7 @@ impl<T: Tables> Step<'_, T> {
             history_len: row.history_len,
             inbox,
             inbox_to,
+            inbox_len: inbox_to.saturating_sub(row.inbox_first),
             woken: row.wake_at.is_some_and(|at| at <= self.now),
         })
     }

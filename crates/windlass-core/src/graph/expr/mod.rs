@@ -5,15 +5,20 @@
 //! what they look like; functions are `always()`, `success()`, `failure()`, `contains(in, what)`, `startsWith(text, start)`,
 //! `endsWith(text, end)` and `fromJSON(text)`. What is not there is `null`.
 //!
-//! Outputs are texts, so a text compares with a number as a number and with a boolean as `'true'` or `'false'`; `null`
+//! Whole numbers are compared by all their digits. Outputs are texts, so a text compares with a number as a number and with a boolean as `'true'` or `'false'`; `null`
 //! equals the empty text. False are `false`, `null`, `0`, `''` and `'false'`.
 
+mod number;
 mod parse;
 #[cfg(test)]
 mod tests;
 
+pub use number::{NumberError, parse_number};
+
+use number::Compared;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// The longest expression, in bytes.
@@ -285,19 +290,15 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// A value as a number, if it is one or the text of one.
-fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
-        _ => None,
-    }
+/// The order of two values as numbers, if both are numbers or texts of numbers.
+fn numeric_order(a: &Value, b: &Value) -> Option<Ordering> {
+    Compared::of(a)?.order(Compared::of(b)?)
 }
 
 fn are_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(_), Value::String(_) | Value::Number(_)) | (Value::String(_), Value::Number(_)) => {
-            matches!((number(a), number(b)), (Some(a), Some(b)) if a == b)
+            numeric_order(a, b).is_some_and(Ordering::is_eq)
         }
         (Value::Null, Value::String(text)) | (Value::String(text), Value::Null) => text.is_empty(),
         (Value::Bool(value), Value::String(text)) | (Value::String(text), Value::Bool(value)) => {
@@ -314,11 +315,10 @@ impl Comparison {
             Self::NotEqual => !are_equal(a, b),
             // As numbers where both are, as texts where both are; nothing else has an order.
             Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual => {
-                let order = match (number(a), number(b), a, b) {
-                    (Some(a), Some(b), _, _) => a.partial_cmp(&b),
-                    (_, _, Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+                let order = numeric_order(a, b).or_else(|| match (a, b) {
+                    (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
                     _ => None,
-                };
+                });
                 order.is_some_and(|order| match self {
                     Self::Less => order.is_lt(),
                     Self::LessOrEqual => order.is_le(),

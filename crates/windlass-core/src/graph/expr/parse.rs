@@ -1,6 +1,6 @@
 //! From text to an expression.
 
-use super::{Comparison, EXPR_BYTES_MAX, EXPR_DEPTH_MAX, ExprError, Function, Node, Place};
+use super::{Comparison, EXPR_BYTES_MAX, EXPR_DEPTH_MAX, ExprError, Function, Node, Place, parse_number};
 use crate::name::nearest;
 use serde_json::Value;
 use std::ops::Range;
@@ -182,11 +182,8 @@ impl<'t> Parser<'t> {
         let length = self.rest().find(|c| !is_part(c)).unwrap_or(self.rest().len());
         self.at += length;
         let text = &self.text[from..self.at];
-        let number = match text.parse::<i64>() {
-            Ok(whole) => Some(Value::from(whole)),
-            Err(_) => text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number),
-        };
-        number.map(Node::Literal).ok_or_else(|| error(from..self.at, format!("`{text}` is no number")))
+        let number = parse_number(text).map(|number| Node::Literal(Value::Number(number)));
+        number.map_err(|wrong| error(from..self.at, wrong.to_string()))
     }
 
     fn word(&mut self) -> &'t str {

@@ -3,21 +3,22 @@
 //! The Sentinel that leads a failover publishes, in this order: `+failover-state-select-slave`, `+selected-slave`,
 //! `+failover-state-send-slaveof-noone`; it promotes the replica and publishes `+failover-state-wait-promotion`; when it has
 //! seen the promotion, up to a second later, `+promoted-slave`; and when the other replicas follow, `+switch-master`. The other Sentinels publish
-//! `+switch-master` when they receive the new configuration. `-failover-abort-…` ends a failover without a new primary.
+//! `+switch-master` when they receive the new configuration. `-failover-abort-…` of the Sentinel that leads ends a failover
+//! without a new primary. `-failover-abort-not-elected` is not among them: a Sentinel publishes it before it would select a
+//! replica, while another one may lead.
 
 use crate::link::dial::text;
 use crate::options::Node;
 use redis::Value;
 
 /// The channels to subscribe to.
-pub(super) const CHANNELS: [&str; 12] = [
+pub(super) const CHANNELS: [&str; 11] = [
     "+failover-state-select-slave",
     "+selected-slave",
     "+failover-state-send-slaveof-noone",
     "+failover-state-wait-promotion",
     "+promoted-slave",
     "+switch-master",
-    "-failover-abort-not-elected",
     "-failover-abort-no-good-slave",
     "-failover-abort-slave-timeout",
     "+slave",
@@ -32,7 +33,7 @@ pub(super) enum Announcement {
     Promoting { replaced: Node },
     /// This node is the primary now.
     Promoted(Node),
-    /// The failover of this node ended without a new primary.
+    /// The Sentinel that publishes it promotes no replica of this node any more.
     Aborted { replaced: Node },
     /// A replica was added, went down or came back.
     Replicas,
@@ -54,7 +55,9 @@ impl Announcement {
             ("+switch-master", [name, _, _, host, port]) if *name == service => {
                 Some(Self::Promoted(Node::new(*host, port.parse().ok()?)))
             }
-            (channel, ["master", name, host, port]) if channel.starts_with("-failover-abort-") && *name == service => {
+            ("-failover-abort-no-good-slave" | "-failover-abort-slave-timeout", ["master", name, host, port])
+                if *name == service =>
+            {
                 Some(Self::Aborted { replaced: Node::new(*host, port.parse().ok()?) })
             }
             ("+slave" | "+sdown" | "-sdown", ["slave", _, _, _, "@", name, ..]) if *name == service => {
@@ -182,8 +185,7 @@ mod tests {
             ("+promoted-slave", replica, new.clone()),
             ("+switch-master", "main 10.0.0.1 6 10.0.0.2 7", new),
             ("-failover-abort-no-good-slave", primary, aborted.clone()),
-            ("-failover-abort-slave-timeout", primary, aborted.clone()),
-            ("-failover-abort-not-elected", primary, aborted.clone()),
+            ("-failover-abort-slave-timeout", primary, aborted),
             ("+sdown", replica, Announcement::Replicas),
             ("-sdown", replica, Announcement::Replicas),
             ("+slave", replica, Announcement::Replicas),
@@ -193,7 +195,8 @@ mod tests {
             assert_eq!(Announcement::read(channel, message, "mai"), None, "{channel} of another service");
         }
         for (channel, message) in [
-            ("+sdown", "master main 10.0.0.1 6"),
+            ("+sdown", primary),
+            ("-failover-abort-not-elected", primary),
             ("+promoted-slave", "slave 10.0.0.2:x 10.0.0.2 x @ main 10.0.0.1 6"),
             ("+switch-master", "main"),
             ("+selected-slave", ""),

@@ -132,7 +132,7 @@ impl Sentinels {
             _ => None,
         };
         self.change(|view| match in_use {
-            Some(replaced) => view.promoting(replaced, now),
+            Some(replaced) => view.promoting(from, replaced, now),
             None => view.apply_announcement(from, announcement, epoch, now),
         });
     }

@@ -2,8 +2,8 @@
 //! Pure: the caller passes the time in.
 //!
 //! Before a promotion all connections are *fenced*: they are ended, answers that are still under way count as unknown, and
-//! no connection is made. The fence is lifted by the announcement of the new primary, by the end of the failover, or
-//! after [`FENCE`].
+//! no connection is made. The fence is lifted by the announcement of the new primary, when every Sentinel that has announced
+//! a promotion has aborted it, or after [`FENCE`].
 
 use super::message::{Announcement, Replica, Report};
 use crate::options::Node;
@@ -52,6 +52,8 @@ struct Primary {
 struct Fence {
     /// The primary that is about to be replaced.
     replaced: Node,
+    /// The Sentinels that have selected a replica and have not aborted their failover.
+    leaders: HashSet<Node>,
     ends: Instant,
 }
 
@@ -125,14 +127,13 @@ impl View {
         now: Instant,
     ) -> Effect {
         match announcement {
-            Announcement::Promoting { replaced } if self.concerns(from, replaced) => self.promoting(replaced, now),
+            Announcement::Promoting { replaced } if self.concerns(from, replaced) => {
+                self.promoting(from, replaced, now)
+            }
             Announcement::Promoting { .. } | Announcement::Replicas => Effect::Nothing,
             Announcement::Promoted(node) => self.promoted(node, epoch, Some(now)),
             Announcement::Aborted { replaced } => {
-                // Another Sentinel may have lost an election, or watch over another node.
-                if self.fence.as_ref().is_some_and(|fence| fence.replaced == *replaced) {
-                    self.lift_fence();
-                }
+                self.aborted(from, replaced);
                 Effect::Nothing
             }
         }
@@ -147,7 +148,7 @@ impl View {
         now: Instant,
     ) -> Effect {
         let effect = match &result {
-            Ok(report) => self.apply_report(report, now),
+            Ok(report) => self.apply_report(from, report, now),
             Err(_) => Effect::Nothing,
         };
         if let Some(sentinel) = self.sentinels.iter_mut().find(|one| one.node == *from) {
@@ -168,15 +169,26 @@ impl View {
     }
 
     /// Fences all connections. Every message of the same failover extends the fence.
-    pub(super) fn promoting(&mut self, replaced: &Node, now: Instant) -> Effect {
-        let is_fenced = self.fence(now).is_some();
-        self.fence = Some(Fence { replaced: replaced.clone(), ends: now + FENCE });
+    pub(super) fn promoting(&mut self, from: &Node, replaced: &Node, now: Instant) -> Effect {
+        let fenced = self.fence.take().filter(|fence| fence.ends > now);
+        let is_fenced = fenced.is_some();
+        let mut leaders = fenced.map(|fence| fence.leaders).unwrap_or_default();
+        leaders.insert(from.clone());
+        self.fence = Some(Fence { replaced: replaced.clone(), leaders, ends: now + FENCE });
         self.fenced_at = Some(now);
         if is_fenced {
             return Effect::Nothing;
         }
         self.generation += 1;
         Effect::EndAll
+    }
+
+    /// Lifts the fence if no Sentinel is left that may promote a replica.
+    fn aborted(&mut self, from: &Node, replaced: &Node) {
+        let Some(fence) = self.fence.as_mut().filter(|fence| fence.replaced == *replaced) else { return };
+        if fence.leaders.remove(from) && fence.leaders.is_empty() {
+            self.lift_fence();
+        }
     }
 
     fn lift_fence(&mut self) {
@@ -203,7 +215,7 @@ impl View {
     }
 
     /// A report names what messages should have announced: they may have been missed.
-    fn apply_report(&mut self, report: &Report, now: Instant) -> Effect {
+    fn apply_report(&mut self, from: &Node, report: &Report, now: Instant) -> Effect {
         let switched = self.apply_primary(report, now);
         if let (Some(previous), Some(up)) = (&self.previous, &report.replicas_up)
             && up.iter().any(|one| one.node == *previous && one.is_attached)
@@ -211,8 +223,11 @@ impl View {
             self.previous = None;
         }
         let was_fenced = self.fenced_at.is_some_and(|at| now.duration_since(at) < FENCED_ONCE);
+        if let Some(fence) = self.fence.as_mut().filter(|_| report.is_promoting) {
+            fence.leaders.insert(from.clone());
+        }
         match &report.primary {
-            Some(node) if report.is_promoting && !was_fenced => match self.promoting(node, now) {
+            Some(node) if report.is_promoting && !was_fenced => match self.promoting(from, node, now) {
                 Effect::Nothing => switched,
                 fenced => fenced,
             },

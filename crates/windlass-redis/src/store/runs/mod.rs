@@ -15,8 +15,8 @@ use text::{Record, digits, item, state, state_letter, view};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
-    ClaimedRun, ListOrder, NewRun, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease, RunList, RunMessage,
-    RunPage, RunRead, RunStep, RunStore, RunView, RunsClaimed, check_batch,
+    ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease,
+    RunList, RunMessage, RunPage, RunRead, RunStep, RunStore, RunView, RunsClaimed, check_batch,
 };
 use windlass_core::{Error, Result};
 
@@ -24,6 +24,8 @@ use windlass_core::{Error, Result};
 const PIECE: usize = 500;
 /// Arguments of one script, one large step excepted.
 const PIECE_ARGS: usize = 10_000;
+/// Jobs that one script cancels, one large step excepted.
+const PIECE_CANCELS: usize = 500;
 /// What one script reads, by the weights of [`weight`].
 const READ_WEIGHT: usize = 512;
 /// Runs of a page when one is looked for.
@@ -64,9 +66,13 @@ impl RedisStore {
         let (mut at, mut went, mut failed) = (0, false, None);
         while at < all.len() {
             let (mut lanes, mut told, mut checks) = (Lanes::default(), Vec::new(), Vec::new());
-            let (mut args, mut bytes) = (0, 0);
+            let (mut args, mut bytes, mut cancels) = (0, 0, 0);
             // At least one goes, however large.
             while at < all.len() && checks.len() < PIECE && args < PIECE_ARGS && bytes < PIECE_BYTES {
+                cancels += all[at].step().cancel.len();
+                if cancels > PIECE_CANCELS && !checks.is_empty() {
+                    break;
+                }
                 let one = all[at].tell(&mut lanes);
                 if let Ok(one) = one {
                     args += one.len();
@@ -181,10 +187,11 @@ impl RedisStore {
 
 fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
     let id: RunId = items.text()?.parse()?;
-    let Record { number: run_number, definition_hash, run } = Record::read(id, &items.bytes()?)?;
+    let Record { number: run_number, inbox_first, definition_hash, run } = Record::read(id, &items.bytes()?)?;
     let held = items.text()?;
     let parts: Vec<&str> = held.split(' ').collect();
     let [expires_at, inbox_to, woken] = parts[..] else { return Err(odd("a lease is too short")) };
+    let inbox_to: u64 = number(inbox_to)?;
     let mut members = items.list()?;
     let mut inbox = Vec::with_capacity(members.left());
     while members.left() > 0 {
@@ -200,7 +207,8 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         created_at: run.created_at,
         history_len: run.history_len,
         inbox,
-        inbox_to: number(inbox_to)?,
+        inbox_to,
+        inbox_len: inbox_to.saturating_sub(inbox_first),
         woken: woken == "1",
     })
 }
@@ -272,6 +280,8 @@ fn sent(answer: &str, run: RunId) -> Result<()> {
         ("missing", _) => Err(not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
         ("ended", letter) => Err(Error::RunRefused { run, why: format!("has ended: {}", state(letter)?.name()) }),
+        ("running", _) => Err(Error::RunRefused { run, why: RUN_NOT_ENDED.to_owned() }),
+        ("changed", _) => Err(Error::RunRefused { run, why: RUN_CHANGED.to_owned() }),
         ("stuck", why) => {
             let why = format!("is stuck ({}); open it again first", crate::record::unescape(why));
             Err(Error::RunRefused { run, why })

@@ -107,19 +107,23 @@ impl Told {
         told.add(commit.lease.token.to_string());
         told.add(commit.history_len.min(COUNT_MAX).to_string());
         told.add(commit.inbox_to.min(COUNT_MAX).to_string());
-        told.add(commit.keep_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()));
+        told.add(commit.lease_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()));
         told.add_step(&commit.step, lanes)?;
         told.checked()
     }
 }
 
 /// What a message does besides.
-pub(super) fn message_flags(message: &RunMessage) -> &'static str {
-    match (message.interrupts, message.reopens) {
+pub(super) fn message_flags(message: &RunMessage) -> String {
+    let flags = match (message.interrupts, message.reopens) {
         (false, false) => "-",
         (true, false) => "i",
         (false, true) => "r",
         (true, true) => "ir",
+    };
+    match message.ended_with {
+        Some(len) => format!("{flags}e{}", len.min(COUNT_MAX)),
+        None => flags.to_owned(),
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) fn digits(number: u64) -> String {
 pub(super) struct Record {
     /// The number of the run in the store.
     pub(super) number: u64,
+    /// The number of the oldest item of its inbox.
+    pub(super) inbox_first: u64,
     pub(super) definition_hash: [u8; 16],
     pub(super) run: Run,
 }
@@ -87,7 +89,7 @@ impl Record {
             damaged: None,
         };
         let number = u64::from_str_radix(seq, 16).map_err(|_| odd("the number of a run is none"))?;
-        Ok(Self { number, definition_hash: hash_of(hash)?, run })
+        Ok(Self { number, inbox_first: first, definition_hash: hash_of(hash)?, run })
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let record = Record::read(id(), &Bytes::from_static(GOOD.as_bytes())).unwrap();
-        assert_eq!(record.number, 10);
+        assert_eq!((record.number, record.inbox_first), (10, 1));
         assert_eq!(record.definition_hash, std::array::from_fn(|i| u8::try_from(i).unwrap()));
         assert_eq!(hash_text(record.definition_hash), "000102030405060708090a0b0c0d0e0f");
         let run = record.run;

@@ -150,6 +150,14 @@ impl<'t> Reader<'t> {
         self.text_map(tree)
     }
 
+    /// Any value as JSON. A whole number that would lose digits is refused.
+    pub(super) fn json(&self, tree: &Tree<'_>) -> Option<serde_json::Value> {
+        match tree.too_large() {
+            Some((at, error)) => self.refuse(at, &error.to_string(), "put it into quotes to have it as a text"),
+            None => Some(tree.json()),
+        }
+    }
+
     pub(super) fn bool(&self, tree: &Tree<'_>) -> Option<bool> {
         match tree.json() {
             serde_json::Value::Bool(value) => Some(value),

@@ -3,6 +3,7 @@
 use super::workflow::{Input, InputKind, Workflow};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use windlass_core::graph::expr::{NumberError, parse_number};
 use windlass_core::name::nearest;
 
 /// Why a run cannot be given these inputs.
@@ -72,11 +73,14 @@ impl Workflow {
 fn typed(input: &Input, name: &str, text: String) -> Result<Value, InputError> {
     let (value, wanted) = match input.kind {
         InputKind::Text => return Ok(Value::String(text)),
-        InputKind::Number => {
-            let whole = text.parse::<i64>().ok().map(Value::from);
-            let broken = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number);
-            (whole.or_else(broken), "a number")
-        }
+        InputKind::Number => match parse_number(&text) {
+            Ok(number) => (Some(Value::Number(number)), ""),
+            Err(NumberError::NoNumber(_)) => (None, "a number"),
+            Err(NumberError::TooLarge(_)) => (
+                None,
+                "a whole number from -9223372036854775808 to 18446744073709551615; a larger one would lose digits",
+            ),
+        },
         InputKind::Boolean => (text.parse::<bool>().ok().map(Value::Bool), "true or false"),
     };
     value.ok_or_else(|| InputError::Wrong { name: name.to_owned(), value: text, wanted })

@@ -17,6 +17,7 @@ use std::ops::Range;
 use windlass_core::graph::{Accepts, Fault, Graph, Matrix, NODES_MAX, Need, Node, NodeJob, Source, Work};
 use windlass_core::name::{Kind, QueueName, nearest};
 use windlass_core::retry::RetryPolicy;
+use windlass_core::store::DEFINITION_BYTES_MAX;
 
 pub(super) const KEYS: [&str; 22] = [
     "name",
@@ -77,7 +78,7 @@ pub(super) fn read(
     let mut spans = Vec::with_capacity(entries.len());
     // What each needs, where that could be read.
     let mut needed = Vec::with_capacity(entries.len());
-    let mut size = 0;
+    let (mut size, mut bytes) = (0, 0_usize);
     for (key, tree) in entries {
         if reader.is_full() {
             return None;
@@ -98,6 +99,12 @@ pub(super) fn read(
         if size > NODES_MAX && part.size() > 1 {
             let message = format!("with this one the workflow has {size} jobs, and {NODES_MAX} are allowed");
             reader.say(Problem::new(key.span.clone(), message));
+            return None;
+        }
+        bytes = bytes.saturating_add(part.bytes());
+        if bytes > DEFINITION_BYTES_MAX {
+            let message = format!("with this one the workflow comes to more than {DEFINITION_BYTES_MAX} bytes");
+            reader.say(Problem::new(key.span.clone(), message).help("put large texts into files that the jobs read"));
             return None;
         }
         parts.push(part);
@@ -336,7 +343,8 @@ fn read_way(reader: &Reader<'_>, key: &Key<'_>, fields: &Fields<'_>, names: &Nam
                 reader.say(Problem::new(span, format!("`{name}` is for run and steps, not for kind")));
             }
         }
-        return Some((reader.name::<Kind, _>(fields.get("kind")?)?, fields.get("with").map_or(json!({}), Tree::json)));
+        let with = fields.get("with").map_or(Some(json!({})), |tree| reader.json(tree));
+        return Some((reader.name::<Kind, _>(fields.get("kind")?)?, with?));
     }
     if let Some(span) = fields.key("with") {
         reader.say(Problem::new(span, "`with` is for kind, not for run and steps").help("give it as env"));

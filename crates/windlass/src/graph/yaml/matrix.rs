@@ -6,6 +6,7 @@ use super::tree::{Tree, Value};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use windlass_core::graph::{MATRIX_MAX, Matrix, Source};
+use windlass_core::store::DEFINITION_BYTES_MAX;
 
 pub(super) fn read_strategy(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<(Matrix, Columns)> {
     let fields = reader.fields(tree, "a strategy", &["matrix", "fail-fast", "max-parallel"])?;
@@ -28,19 +29,24 @@ pub(super) fn read_strategy(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<(Mat
 
 /// Every combination of the lists, without those that are excluded, with those that are included.
 fn read_rows(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Json>>> {
-    let mut rows = vec![Map::new()];
+    let (mut rows, mut bytes) = (vec![Map::new()], 0_usize);
     let (mut include, mut exclude, mut any) = (Vec::new(), Vec::new(), false);
     for (key, tree) in reader.map(tree)? {
         match key.text.as_ref() {
-            "include" => include = read_maps(reader, tree)?,
+            "include" => include = read_maps(reader, tree)?.into_iter().zip(reader.list(tree)?).collect(),
             "exclude" => exclude = read_maps(reader, tree)?,
             _ => {
                 any = true;
                 let values = reader.list(tree)?;
+                reader.json(tree)?;
                 if rows.len().saturating_mul(values.len()) > MATRIX_MAX {
                     let message = format!("the matrix has more than {MATRIX_MAX} rows");
                     return reader.refuse(tree, &message, "make it smaller, or split the job");
                 }
+                // Every row so far comes once with each value.
+                let in_values = values.iter().map(|value| key.text.len() + value.bytes).sum::<usize>();
+                bytes = bytes.saturating_mul(values.len()).saturating_add(rows.len().saturating_mul(in_values));
+                check_bytes(reader, tree, bytes)?;
                 let with = |row: &Map<String, Json>, value: &Tree<'_>| {
                     let mut row = row.clone();
                     row.insert(key.text.to_string(), value.json());
@@ -57,7 +63,7 @@ fn read_rows(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Jso
         |row: &Map<String, Json>, with: &Map<String, Json>| with.iter().all(|(key, value)| row.get(key) == Some(value));
     rows.retain(|row| !exclude.iter().any(|out| agrees(row, out)));
     let base: Vec<BTreeMap<String, Json>> = rows.iter().map(|row| row.clone().into_iter().collect()).collect();
-    for more in include {
+    for (more, tree) in include {
         // It adds to the rows that it does not contradict, and is a row of its own where there are none.
         let fits = |row: &BTreeMap<String, Json>| {
             more.iter().all(|(key, value)| row.get(key).is_none_or(|known| known == value))
@@ -67,16 +73,27 @@ fn read_rows(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Jso
         if places.is_empty() {
             rows.push(more);
         } else {
+            bytes = bytes.saturating_add(places.len().saturating_mul(tree.bytes));
+            check_bytes(reader, tree, bytes)?;
             places.into_iter().for_each(|at| rows[at].extend(more.clone()));
         }
     }
     Some(rows)
 }
 
+/// Refuses rows that come to more bytes than a run can hold, before they are made.
+fn check_bytes(reader: &Reader<'_>, tree: &Tree<'_>, bytes: usize) -> Option<()> {
+    if bytes <= DEFINITION_BYTES_MAX {
+        return Some(());
+    }
+    let message = format!("the matrix comes to more than {DEFINITION_BYTES_MAX} bytes here");
+    reader.refuse(tree, &message, "give its rows shorter values, such as the names of files")
+}
+
 fn read_maps(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Vec<Map<String, Json>>> {
     let maps = reader.list(tree)?.iter().map(|entry| {
         reader.map(entry)?;
-        entry.json().as_object().cloned()
+        reader.json(entry)?.as_object().cloned()
     });
     maps.collect()
 }

@@ -22,6 +22,8 @@ mod workflow;
 #[cfg(test)]
 mod docs_tests;
 #[cfg(test)]
+mod large_tests;
+#[cfg(test)]
 mod schema_tests;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Workflows within workflows: their jobs become jobs of the one around them, between an entrance and an exit.
 
 use super::workflow::Workflow;
+use serde::Serialize;
 use std::ops::Range;
 use std::rc::Rc;
 use windlass_core::graph::{Accepts, Need, Node, Work};
@@ -21,6 +22,34 @@ impl Part {
     pub(super) fn size(&self) -> usize {
         self.inner.as_ref().map_or(1, |inner| inner.graph.nodes.len() + 2)
     }
+
+    /// At least so many bytes it comes to in the definition of a run.
+    pub(super) fn bytes(&self) -> usize {
+        let inner = self.inner.as_ref().map_or(0, |inner| {
+            // Each of its nodes gets a copy of its environment.
+            let env = json_bytes(&inner.graph.env).saturating_mul(inner.graph.nodes.len() + 1);
+            json_bytes(&inner.graph.nodes).saturating_add(env)
+        });
+        inner.saturating_add(json_bytes(&self.node))
+    }
+}
+
+/// The length of a value as JSON.
+fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A value that has no JSON is refused where it is stored.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// All nodes, with needs that count nodes, and where each says what it needs.

@@ -2,12 +2,12 @@ use super::*;
 use serde_json::json;
 use windlass_core::graph::{Accepts, Source, Work};
 
-fn good(text: &str) -> Workflow {
+pub(super) fn good(text: &str) -> Workflow {
     schema_tests::assert_fits(text);
     read("ci.yml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn payload(workflow: &Workflow, at: usize) -> serde_json::Value {
+pub(super) fn payload(workflow: &Workflow, at: usize) -> serde_json::Value {
     match &workflow.graph.nodes[at].work {
         Work::Job(job) => job.payload.clone(),
         other => panic!("{other:?}"),
@@ -450,9 +450,11 @@ fn inputs_have_their_types_and_defaults() {
     let all = given(&[("r", ""), ("t", "true"), ("n", "1.5"), ("b", "false"), ("d", "7")]);
     assert_eq!(all, Ok(json!({"b": false, "d": "7", "n": 1.5, "r": "", "t": "true"})));
     assert_eq!(given(&[("r", ""), ("n", "-3")]).unwrap()["n"], json!(-3));
+    assert_eq!(given(&[("r", ""), ("n", "18446744073709551615")]).unwrap()["n"], json!(u64::MAX));
     for (pairs, words) in [
         (&[][..], "the input `r` must be given"),
         (&[("r", ""), ("n", "NaN")], "`NaN` is no value for the input `n`; write a number"),
+        (&[("r", ""), ("n", "18446744073709551616")], "a larger one would lose digits"),
         (&[("r", ""), ("b", "yes")], "write true or false"),
         (&[("r", ""), ("zebra", "")], "there is no input `zebra`; there are b, d, n, r, t"),
     ] {

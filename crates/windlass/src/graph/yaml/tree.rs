@@ -11,6 +11,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
+use windlass_core::graph::expr::{NumberError, parse_number};
+use windlass_core::store::DEFINITION_BYTES_MAX;
 
 /// The longest file, in bytes.
 const BYTES_MAX: usize = 8 << 20;
@@ -18,6 +20,8 @@ const BYTES_MAX: usize = 8 << 20;
 const DEPTH_MAX: usize = 64;
 /// The most values, aliases counted as often as they stand there.
 const VALUES_MAX: usize = 400_000;
+/// The most bytes of texts that aliases repeat: no run can hold a workflow that is larger.
+const REPEATED_BYTES_MAX: usize = DEFINITION_BYTES_MAX;
 /// Maps with fewer keys are looked through for one that comes twice.
 const SMALL: usize = 16;
 
@@ -28,6 +32,8 @@ pub(super) struct Tree<'t> {
     pub(super) span: Range<usize>,
     /// How many values it holds, itself included.
     size: usize,
+    /// The bytes of all keys and texts in it.
+    pub(super) bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +58,7 @@ impl<'t> Key<'t> {
     /// As a value of its own: some keys are templates.
     pub(super) fn tree(&self) -> Tree<'t> {
         let value = Value::Scalar { text: self.text.clone(), plain: false };
-        Tree { value, span: self.span.clone(), size: 1 }
+        Tree { value, span: self.span.clone(), size: 1, bytes: self.text.len() }
     }
 }
 
@@ -77,6 +83,7 @@ pub(super) fn read(text: &str) -> Result<(Tree<'_>, Vec<Problem>), Problem> {
         items: Vec::new(),
         entries: Vec::new(),
         values: 0,
+        repeated_bytes: 0,
         twice: Vec::new(),
     };
     let mut tree = reader.document().map_err(|problem| problem.shifted(skipped))?;
@@ -129,6 +136,7 @@ struct Reader<'t> {
     items: Vec<Tree<'t>>,
     entries: Vec<Entry<'t>>,
     values: usize,
+    repeated_bytes: usize,
     /// Keys that stood there before.
     twice: Vec<Problem>,
 }
@@ -265,6 +273,11 @@ impl<'t> Reader<'t> {
             return Err(Problem::new(place, "nothing has this name"));
         };
         self.count(tree.size, &place)?;
+        self.repeated_bytes = self.repeated_bytes.saturating_add(tree.bytes);
+        if self.repeated_bytes > REPEATED_BYTES_MAX {
+            let message = format!("the file comes to more than {REPEATED_BYTES_MAX} bytes here");
+            return Err(Problem::new(place, message).help("repeat a smaller value, or repeat it less often"));
+        }
         // Errors in it point to where it is repeated.
         Ok(Tree { span: place, ..tree })
     }
@@ -274,7 +287,12 @@ impl<'t> Reader<'t> {
         // The parser counts the blanks behind a value as part of it.
         let length = self.text.get(span.clone()).map_or(0, |text| text.trim_end().len());
         let span = span.start..span.start + length;
-        let tree = Tree { value, span, size };
+        let bytes = match &value {
+            Value::Scalar { text, .. } => text.len(),
+            Value::List(list) => list.iter().map(|tree| tree.bytes).sum(),
+            Value::Map(map) => map.iter().map(|(key, tree)| key.text.len() + tree.bytes).sum(),
+        };
+        let tree = Tree { value, span, size, bytes };
         if anchor > 0 {
             self.anchors.insert(anchor, tree.clone());
         }
@@ -328,7 +346,20 @@ impl Tree<'_> {
                 Value::Map(moved.collect())
             }
         };
-        Self { value, span: move_on(self.span), size: self.size }
+        Self { value, span: move_on(self.span), size: self.size, bytes: self.bytes }
+    }
+
+    /// The first whole number in it that would lose digits, and what to say of it.
+    pub(super) fn too_large(&self) -> Option<(&Self, NumberError)> {
+        match &self.value {
+            Value::Scalar { text, plain: true } if may_be_number(text) => match parse_number(text) {
+                Err(error @ NumberError::TooLarge(_)) => Some((self, error)),
+                _ => None,
+            },
+            Value::Scalar { .. } => None,
+            Value::List(list) => list.iter().find_map(Self::too_large),
+            Value::Map(map) => map.iter().find_map(|(_, tree)| tree.too_large()),
+        }
     }
 
     /// The value as JSON: plain numbers, booleans and nothing are what they look like, `on` and `no` are texts.
@@ -355,13 +386,16 @@ fn scalar(text: &str, plain: bool) -> serde_json::Value {
         "true" | "True" | "TRUE" => Json::Bool(true),
         "false" | "False" | "FALSE" => Json::Bool(false),
         _ => {
-            let looks_like_one = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
-            let whole = || text.parse::<i64>().ok().map(Json::from);
-            let broken = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Json::Number);
-            // 007 and 1_000 are texts: whoever means a number writes one.
-            let padded = text.trim_start_matches(['-', '+']).starts_with('0') && text.len() > 1 && !text.contains('.');
-            let number = if looks_like_one && !padded { whole().or_else(broken) } else { None };
-            number.unwrap_or_else(|| Json::String(text.to_owned()))
+            // A number that is too large is refused where the value is read, see `too_large`.
+            let number = if may_be_number(text) { parse_number(text).ok() } else { None };
+            number.map_or_else(|| Json::String(text.to_owned()), Json::Number)
         }
     }
+}
+
+/// `007` and `1_000` are texts: whoever means a number writes one.
+fn may_be_number(text: &str) -> bool {
+    let looks_like_one = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+    let padded = text.trim_start_matches(['-', '+']).starts_with('0') && text.len() > 1 && !text.contains('.');
+    looks_like_one && !padded
 }

@@ -44,7 +44,7 @@ fn read_with(
             reader.say(Problem { help, ..Problem::new(key.span.clone(), format!("it has no input `{}`", key.text)) });
             continue;
         };
-        let value = tree.json();
+        let Some(value) = reader.json(tree) else { continue };
         let is_template = value.as_str().is_some_and(|text| text.contains("${{"));
         let value = match (input.kind, value) {
             (_, value) if is_template => value,

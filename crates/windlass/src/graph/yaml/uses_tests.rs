@@ -264,3 +264,17 @@ fn a_workflow_that_is_used_twice_uploads_under_two_names() {
     assert!(said.contains("`a/x` uploads `g`, too") && said.contains("ci.yml:3:3"), "{said}");
     good(main, &[("o.yml", &inner("g-${{ inputs.n }}"))]);
 }
+
+#[test]
+fn a_workflow_that_is_used_too_often_for_its_bytes_is_refused_where_it_is_used() {
+    let large = "x".repeat(1 << 20);
+    let jobs: String = (0..20).map(|n| format!("  u{n}: {{ uses: ./in.yml }}\n")).collect();
+    let outer = format!("jobs:\n{jobs}");
+    let inner = format!("jobs: {{ a: {{ run: {large} }} }}");
+    let words = bad(&outer, &[("in.yml", &inner)]);
+    assert!(words.contains("with this one the workflow comes to more than 16777216 bytes"), "{words}");
+    assert!(words.contains("u15: { uses"), "{words}");
+    let inner = format!("env: {{ A: {large} }}\njobs: {{ {} }}", "a: { run: x }, b: { run: x }");
+    let words = bad(&outer, &[("in.yml", &inner)]);
+    assert!(words.contains("u5: { uses"), "each job has the environment: {words}");
+}

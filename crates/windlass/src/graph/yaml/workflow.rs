@@ -160,7 +160,10 @@ fn read_input(reader: &Reader<'_>, tree: &Tree<'_>) -> Option<Input> {
             return reader.refuse(tree, &format!("`{text}` is no type of an input"), &help);
         }
     };
-    let default = fields.get("default").map(Tree::json);
+    let default = match fields.get("default") {
+        Some(tree) => Some(reader.json(tree)?),
+        None => None,
+    };
     let fits = default.as_ref().is_none_or(|value| match kind {
         InputKind::Text => !matches!(value, Value::Array(_) | Value::Object(_) | Value::Null),
         InputKind::Number => value.is_number(),

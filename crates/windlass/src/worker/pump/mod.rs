@@ -382,7 +382,7 @@ impl Pump {
     }
 
     fn take_claimed(&mut self, claimed: Claimed, claim: Option<&ClaimRequest>, sent_at: Duration) {
-        let Claimed { jobs, mark, next_at, told_for_ms } = claimed;
+        let Claimed { jobs, mark, next_at, poll_after_ms } = claimed;
         let got_all = claim.is_some_and(|claim| jobs.len() >= claim.max as usize);
         self.shared.actives.add(jobs.iter().map(|job| job.lease), sent_at, self.shared.config.lease_ms);
         let since = now();
@@ -392,7 +392,7 @@ impl Pump {
         // A kind that had no room then and has now was not looked for.
         let looked_for = |kind: &Kind| claim.is_some_and(|claim| claim.kinds.contain(kind));
         let looked_for_all = self.kinds_with_room().iter().all(looked_for);
-        let poll = told_for_ms.map_or(self.shared.config.poll, Duration::from_millis);
+        let poll = poll_after_ms.map_or(self.shared.config.poll, Duration::from_millis);
         let poll_at = since + poll.max(self.shared.config.poll);
         self.seen = Seen { dry: !got_all && looked_for_all, mark, next_at, poll_at: Some(poll_at) };
         if self.haste > Haste::No {

@@ -68,6 +68,30 @@ fn a_fence_ends_with_its_time_or_with_the_failover() {
     assert_eq!(view.announced(again), None);
 }
 
+/// A Sentinel that lost the election, or was told to fail over as well, gives up while the one that leads goes on.
+#[test]
+fn a_fence_is_lifted_only_when_every_sentinel_that_selected_a_replica_has_given_up() {
+    let now = start();
+    let mut view = view(now);
+    let aborted = Announcement::Aborted { replaced: node(1) };
+    let _ = view.apply_announcement(&node(92), &promoting(1), None, now);
+    let _ = view.apply_announcement(&node(91), &aborted, None, now);
+    assert!(view.fence(now).is_some(), "it has selected no replica");
+    // Two that lead a failover, one of them known by its report only.
+    let report = Report { is_promoting: true, ..report(1, 5) };
+    let _ = view.apply_answer(&node(93), 0, Ok(report), now);
+    let _ = view.apply_announcement(&node(92), &aborted, None, now);
+    assert!(view.fence(now).is_some(), "the other one goes on");
+    let _ = view.apply_announcement(&node(93), &aborted, None, now);
+    assert_eq!(view.fence(now), None);
+    // One that is not heard of any more does not count in the next failover.
+    let _ = view.apply_announcement(&node(91), &promoting(1), None, now);
+    let later = now + FENCE;
+    let _ = view.apply_announcement(&node(92), &promoting(1), None, later);
+    let _ = view.apply_announcement(&node(92), &aborted, None, later);
+    assert_eq!(view.fence(later), None);
+}
+
 #[test]
 fn a_late_announcement_of_the_last_switch_does_not_lift_the_fence_of_the_next() {
     let now = start();
