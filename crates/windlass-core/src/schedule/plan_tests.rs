@@ -164,7 +164,7 @@ fn nothing_happens_after_the_end() {
     let fire = look(&schedule, at("2026-06-01T14:00:00Z")).unwrap();
     assert_eq!((fire.jobs.len(), fire.next_tick), (2, Some(at("2026-06-01T15:00:00Z"))), "the end itself is a tick");
     let late = look(&schedule, at("2026-06-03T00:00:00Z")).unwrap();
-    assert_eq!((late.jobs.len(), late.next), (3, None));
+    assert_eq!((late.jobs.len(), late.next_tick), (3, None));
     // The end was set earlier after the next tick had been computed.
     let cut = Schedule { end: Some(at(MADE)), ..schedule };
     let fire = look(&cut, at("2026-06-01T14:00:00Z")).unwrap();
@@ -195,7 +195,7 @@ fn a_job_that_may_not_be_created_does_not_end_a_limited_schedule() {
     let schedule = armed(Rule::every_ms(HOUR), |s| (s.limit, s.overlap) = (Some(1), Overlap::Skip));
     let fire = look(&schedule, at("2026-06-01T13:00:00Z")).unwrap();
     assert_eq!((fire.jobs.len(), fire.next_tick), (1, Some(at("2026-06-01T14:00:00Z"))));
-    assert_eq!(look(&deduplicated, at("2026-06-01T13:00:00Z")).unwrap().next, fire.next_tick);
+    assert_eq!(look(&deduplicated, at("2026-06-01T13:00:00Z")).unwrap().next_tick, fire.next_tick);
     // The store created it: nothing is left to do, as the next look finds.
     let over = Schedule { fired: 1, next_tick: fire.next_tick, ..schedule };
     assert!(over.is_over());
