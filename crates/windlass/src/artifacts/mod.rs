@@ -15,12 +15,15 @@
 //!   follows no symlink, so a link that is planted in between leads nowhere.
 //! - **Memory:** content goes in parts of 8 MiB, four files at a time.
 
+mod blobs;
 mod download;
 mod folder;
 mod glob;
 mod objects;
 mod open;
 mod parts;
+#[cfg(feature = "s3")]
+mod s3;
 mod source;
 
 pub use download::download;

@@ -1,22 +1,19 @@
-//! The one artifact store: over anything that keeps objects.
+//! The one artifact store, over anything that keeps objects.
 //!
 //! Nothing here needs a lock or a clock. Objects appear as a whole; content is written before the manifest that names it;
 //! manifests are numbered (attempt, edition), and the highest is the artifact. Two uploads that do not know of each other
 //! take the same number; a random token decides, the same way for everybody.
 
+use super::blobs::Blobs;
 use super::parts::{AbortOnDrop, Parts, length};
 use super::{
     Artifact, ArtifactError, ArtifactName, ArtifactResult, ArtifactSource, ArtifactStore, Checked, FILES_AT_ONCE,
-    FileEntry, FilePieces, Limits, Manifest, PART_BYTES, PIECE_BYTES, Pieces, Put, RunKey, SourceFile, blocking,
-    unavailable,
+    FileEntry, Limits, Manifest, PART_BYTES, Pieces, Put, RunKey, SourceFile,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use object_store::path::Path;
-use object_store::{GetResultPayload, ObjectStore, ObjectStoreExt, PutPayload};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use windlass_core::random::Random;
@@ -26,19 +23,15 @@ const MANIFEST_BYTES_MAX: u64 = 32 << 20;
 /// Object stores take 10,000 parts of one object.
 const PARTS_MAX: u64 = 9_000;
 
-/// Artifacts over an object store.
+/// Artifacts over objects.
 pub(super) struct ObjectArtifacts {
-    pub(super) objects: Arc<dyn ObjectStore>,
-    /// Where everything stands within it.
-    pub(super) prefix: Path,
-    /// The folder, if the objects are its files.
-    pub(super) folder: Option<PathBuf>,
+    pub(super) blobs: Arc<dyn Blobs>,
     pub(super) random: Arc<dyn Random>,
 }
 
 impl fmt::Debug for ObjectArtifacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectArtifacts").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_tuple("ObjectArtifacts").field(&self.blobs).finish()
     }
 }
 
@@ -58,35 +51,27 @@ impl ArtifactStore for ObjectArtifacts {
     async fn manifest(&self, artifact: &Artifact) -> ArtifactResult<Manifest> {
         let missing = || ArtifactError::NotFound { what: artifact.to_string() };
         let last = self.editions(artifact).await?.into_iter().max().ok_or_else(missing)?;
-        let path = self.home(artifact).join(last.file_name().as_str());
-        let found = self.objects.get(&path).await.map_err(|error| told(error, artifact))?;
-        if found.meta.size > MANIFEST_BYTES_MAX {
+        let name = format!("{}/{}", home(artifact), last.file_name());
+        let found = self.blobs.get(&name).await?.ok_or_else(missing)?;
+        if found.size > MANIFEST_BYTES_MAX {
             return Err(ArtifactError::damaged("the manifest", "it is larger than any manifest"));
         }
-        Manifest::from_json(&found.bytes().await.map_err(|error| told(error, artifact))?)
+        Manifest::from_json(&found.read().await?)
     }
 
     async fn get(&self, artifact: &Artifact, file: &FileEntry) -> ArtifactResult<Checked> {
-        let found = self.objects.get(&self.blob(artifact, file)).await.map_err(|error| match error {
-            object_store::Error::NotFound { .. } => ArtifactError::damaged(&file.path, "its content is missing"),
-            other => told(other, &file.path),
-        })?;
-        if found.meta.size != file.size {
+        let missing = || ArtifactError::damaged(&file.path, "its content is missing");
+        let found = self.blobs.get(&blob(artifact, file)).await?.ok_or_else(missing)?;
+        if found.size != file.size {
             return Err(ArtifactError::damaged(&file.path, "its size is another"));
         }
-        let path = file.path.to_string();
-        let pieces: Box<dyn Pieces> = match found.payload {
-            GetResultPayload::File(file, _) => Box::new(FilePieces { file: file.into(), path }),
-            GetResultPayload::Stream(stream) => Box::new(StreamPieces { stream, rest: Bytes::new(), path }),
-        };
-        Ok(Checked::new(file.clone(), pieces))
+        Ok(Checked::new(file.clone(), found.pieces))
     }
 
     async fn list(&self, run: &RunKey) -> ArtifactResult<Vec<ArtifactName>> {
-        let found = self.objects.list_with_delimiter(Some(&self.run(run))).await.map_err(|error| told(error, run))?;
+        let found = self.blobs.list(&folder(run)).await?;
         // Other things in the folder are not ours, and no name of ours is left out.
-        let name_of = |prefix: &Path| ArtifactName::new(prefix.filename()?).ok();
-        let names: Vec<ArtifactName> = found.common_prefixes.iter().filter_map(name_of).collect();
+        let names: Vec<ArtifactName> = found.folders.iter().filter_map(|name| ArtifactName::new(name).ok()).collect();
         let looked = names.into_iter().map(|name| async move {
             let artifact = Artifact { run: run.clone(), name };
             let is_whole = !self.editions(&artifact).await?.is_empty();
@@ -98,27 +83,25 @@ impl ArtifactStore for ObjectArtifacts {
         Ok(names)
     }
 
+    /// Manifests first, so that nobody sees an artifact whose content is going.
     async fn remove(&self, run: &RunKey) -> ArtifactResult<()> {
-        match &self.folder {
-            Some(folder) => self.remove_folder(folder.clone(), run).await,
-            None => self.remove_objects(run).await,
-        }
+        self.blobs.remove(&folder(run), |name| Edition::parse(name).is_some()).await
     }
 }
 
+fn folder(run: &RunKey) -> String {
+    format!("runs/{run}")
+}
+
+fn home(artifact: &Artifact) -> String {
+    format!("{}/{}", folder(&artifact.run), artifact.name)
+}
+
+fn blob(artifact: &Artifact, file: &FileEntry) -> String {
+    format!("{}/blobs/{}", home(artifact), file.blake3)
+}
+
 impl ObjectArtifacts {
-    fn run(&self, run: &RunKey) -> Path {
-        self.prefix.clone().join("runs").join(run.as_str())
-    }
-
-    fn home(&self, artifact: &Artifact) -> Path {
-        self.run(&artifact.run).join(artifact.name.as_str())
-    }
-
-    fn blob(&self, artifact: &Artifact, file: &FileEntry) -> Path {
-        self.home(artifact).join("blobs").join(file.blake3.to_string().as_str())
-    }
-
     /// Sends one file. What fits into one part is read once.
     async fn put_file(
         &self,
@@ -151,11 +134,7 @@ impl ObjectArtifacts {
         let entry =
             FileEntry { path: file.path.clone(), size, blake3: hasher.finalize().into(), executable: file.executable };
         match whole {
-            Some(content) => {
-                let payload = PutPayload::from_iter(content);
-                let put = self.objects.put(&self.blob(artifact, &entry), payload).await;
-                put.map_err(|error| told(error, &entry.path))?;
-            }
+            Some(content) => self.blobs.put(&blob(artifact, &entry), content).await?,
             None => self.send_parts(artifact, source.open(file).await?, &entry).await?,
         }
         Ok(entry)
@@ -163,24 +142,21 @@ impl ObjectArtifacts {
 
     /// Sends a large file, whose checksum is known, in parts.
     async fn send_parts(&self, artifact: &Artifact, pieces: Box<dyn Pieces>, entry: &FileEntry) -> ArtifactResult<()> {
-        let to = self.blob(artifact, entry);
         let part_bytes = usize::try_from(entry.size / PARTS_MAX).unwrap_or(usize::MAX).max(PART_BYTES);
         let mut parts = Parts::new(Box::new(Checked::new(entry.clone(), pieces)), part_bytes);
-        let upload = self.objects.put_multipart(&to).await.map_err(|error| told(error, &entry.path))?;
-        let mut upload = AbortOnDrop::new(upload);
+        let mut upload = AbortOnDrop::new(self.blobs.begin(&blob(artifact, entry)).await?);
         let sent = async {
             loop {
                 let part = parts.next().await.map_err(changed)?;
                 if part.is_empty() {
                     break;
                 }
-                let put = upload.get()?.put_part(PutPayload::from_iter(part)).await;
-                put.map_err(|error| told(error, &entry.path))?;
+                upload.get()?.put_part(part).await?;
             }
-            upload.get()?.complete().await.map_err(|error| told(error, &entry.path))
+            upload.get()?.complete().await
         };
         match sent.await {
-            Ok(_) => {
+            Ok(()) => {
                 upload.finish();
                 Ok(())
             }
@@ -200,61 +176,14 @@ impl ObjectArtifacts {
             let (max, got) = (MANIFEST_BYTES_MAX, text.len() as u64);
             return Err(ArtifactError::TooLarge { what: "the manifest in bytes".into(), max, got });
         }
-        let path = self.home(&put.artifact).join(edition.file_name().as_str());
-        self.objects.put(&path, text.into()).await.map_err(|error| told(error, &put.artifact))?;
-        Ok(())
+        let name = format!("{}/{}", home(&put.artifact), edition.file_name());
+        self.blobs.put(&name, vec![text.into()]).await
     }
 
     /// The manifests of an artifact.
     async fn editions(&self, artifact: &Artifact) -> ArtifactResult<Vec<Edition>> {
-        let found = self.objects.list_with_delimiter(Some(&self.home(artifact))).await;
-        let found = found.map_err(|error| told(error, artifact))?;
-        Ok(found.objects.iter().filter_map(|object| Edition::parse(object.location.filename()?)).collect())
-    }
-
-    /// Manifests first, so that nobody sees an artifact whose content is going.
-    async fn remove_objects(&self, run: &RunKey) -> ArtifactResult<()> {
-        let all = || self.objects.list(Some(&self.run(run))).map_ok(|object| object.location);
-        let is_manifest = |path: &Path| path.filename().is_some_and(|name| Edition::parse(name).is_some());
-        let manifests = all().try_filter(move |path| std::future::ready(is_manifest(path))).boxed();
-        for locations in [manifests, all().boxed()] {
-            let mut removed = self.objects.delete_stream(locations);
-            while let Some(one) = removed.next().await {
-                match one {
-                    Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                    Err(error) => return Err(told(error, run)),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// In a folder there may be more than objects: files that a killed process had begun. The run's folder goes in one step,
-    /// and what is in it after that; what a killed removal left goes with the next one.
-    async fn remove_folder(&self, folder: PathBuf, run: &RunKey) -> ArtifactResult<()> {
-        let (from, removed) = (folder.join("runs").join(run.as_str()), folder.join("removed"));
-        let to = removed.join(format!("{:016x}", self.random.next_u64()));
-        let shown = run.to_string();
-        blocking(move || {
-            let work = || {
-                std::fs::create_dir_all(&removed)?;
-                there(std::fs::rename(&from, &to))?;
-                for old in std::fs::read_dir(&removed)? {
-                    there(std::fs::remove_dir_all(old?.path()))?;
-                }
-                Ok(())
-            };
-            work().map_err(|error: std::io::Error| unavailable(shown, error))
-        })
-        .await
-    }
-}
-
-/// What is not there any more was removed by another.
-fn there(result: std::io::Result<()>) -> std::io::Result<()> {
-    match result {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        let found = self.blobs.list(&home(artifact)).await?;
+        Ok(found.objects.iter().filter_map(|name| Edition::parse(name)).collect())
     }
 }
 
@@ -293,27 +222,6 @@ impl Budget {
     }
 }
 
-/// What a store sends, in pieces that are not larger than others.
-struct StreamPieces {
-    stream: BoxStream<'static, object_store::Result<Bytes>>,
-    rest: Bytes,
-    /// For errors.
-    path: String,
-}
-
-#[async_trait]
-impl Pieces for StreamPieces {
-    async fn next(&mut self) -> ArtifactResult<Option<Bytes>> {
-        while self.rest.is_empty() {
-            match self.stream.next().await {
-                Some(piece) => self.rest = piece.map_err(|error| told(error, &self.path))?,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(self.rest.split_to(self.rest.len().min(PIECE_BYTES))))
-    }
-}
-
 /// A file that is another when it is read again.
 fn changed(error: ArtifactError) -> ArtifactError {
     match error {
@@ -321,17 +229,6 @@ fn changed(error: ArtifactError) -> ArtifactError {
             ArtifactError::refused(path, "it was changed while it was read; upload it when nobody writes to it")
         }
         other => other,
-    }
-}
-
-/// An error of the store in our words.
-fn told(error: object_store::Error, what: impl fmt::Display) -> ArtifactError {
-    match error {
-        object_store::Error::NotFound { .. } => ArtifactError::NotFound { what: what.to_string() },
-        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-            ArtifactError::refused(what, format!("the store does not permit it ({error}); check its credentials"))
-        }
-        other => unavailable(what, other),
     }
 }
 

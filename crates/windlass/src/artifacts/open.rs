@@ -1,10 +1,8 @@
 //! The one place that names where artifacts can be kept.
 
+use super::blobs::{Blobs, FileBlobs, MemoryBlobs};
 use super::objects::ObjectArtifacts;
-use super::{ArtifactError, ArtifactResult, ArtifactStore, unavailable};
-use object_store::local::LocalFileSystem;
-use object_store::memory::InMemory;
-use object_store::path::Path;
+use super::{ArtifactError, ArtifactResult, ArtifactStore};
 use std::sync::Arc;
 use windlass_core::random::{Random, StrongRandom};
 
@@ -28,59 +26,37 @@ pub fn open(url: &str) -> ArtifactResult<Arc<dyn ArtifactStore>> {
 
 /// The same, with randomness of one's own, for tests that can be repeated.
 pub fn open_with(url: &str, random: Arc<dyn Random>) -> ArtifactResult<Arc<dyn ArtifactStore>> {
-    match url.split_once("://") {
-        None if url.is_empty() => Err(ArtifactError::refused(url, format!("it names nothing; {POSSIBLE}"))),
-        None => open_folder(url, random),
-        Some(("file", path)) if path.starts_with('/') && !path.contains(['%', '?', '#']) => open_folder(path, random),
+    let blobs: Arc<dyn Blobs> = match url.split_once("://") {
+        None if url.is_empty() => return Err(ArtifactError::refused(url, format!("it names nothing; {POSSIBLE}"))),
+        None => Arc::new(FileBlobs::open(url, Arc::clone(&random))?),
+        Some(("file", path)) if path.starts_with('/') && !path.contains(['%', '?', '#']) => {
+            Arc::new(FileBlobs::open(path, Arc::clone(&random))?)
+        }
         Some(("file", _)) => {
             let why = format!("file:// is followed by an absolute path, without `%`, `?` and `#`; {POSSIBLE}");
-            Err(ArtifactError::refused(url, why))
+            return Err(ArtifactError::refused(url, why));
         }
-        Some(("memory", "")) => {
-            let objects = Arc::new(InMemory::new());
-            Ok(Arc::new(ObjectArtifacts { objects, prefix: Path::default(), folder: None, random }))
-        }
+        Some(("memory", "")) => Arc::new(MemoryBlobs::default()),
         Some(("memory", _)) => {
-            Err(ArtifactError::refused("memory://…", "it names more than memory has; write memory://"))
+            return Err(ArtifactError::refused("memory://…", "it names more than memory has; write memory://"));
         }
-        Some(("s3", place)) => open_s3(place, random),
+        Some(("s3", place)) => open_s3(place)?,
         // Nothing is repeated that may hold a password.
         Some((scheme, _)) => {
             let shown = if scheme.contains(['@', ':']) { "this" } else { scheme };
-            Err(ArtifactError::refused(shown, format!("artifacts cannot be kept there; {POSSIBLE}")))
+            return Err(ArtifactError::refused(shown, format!("artifacts cannot be kept there; {POSSIBLE}")));
         }
-    }
-}
-
-fn open_folder(path: &str, random: Arc<dyn Random>) -> ArtifactResult<Arc<dyn ArtifactStore>> {
-    std::fs::create_dir_all(path).map_err(|error| unavailable(path, error))?;
-    let folder = std::path::absolute(path).map_err(|error| unavailable(path, error))?;
-    // Synced: whoever is told that an upload is there finds it after a power cut.
-    let files = LocalFileSystem::new_with_prefix(&folder).map_err(|error| unavailable(path, error))?.with_fsync(true);
-    let objects = Arc::new(files);
-    Ok(Arc::new(ObjectArtifacts { objects, prefix: Path::default(), folder: Some(folder), random }))
+    };
+    Ok(Arc::new(ObjectArtifacts { blobs, random }))
 }
 
 #[cfg(feature = "s3")]
-fn open_s3(place: &str, random: Arc<dyn Random>) -> ArtifactResult<Arc<dyn ArtifactStore>> {
-    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-    let right = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    if bucket.is_empty() || !bucket.chars().all(right) || prefix.contains(['?', '#']) {
-        let why = "write s3://bucket/prefix; credentials, region and endpoint come from AWS_ACCESS_KEY_ID, \
-                   AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT";
-        return Err(ArtifactError::refused("s3://…", why));
-    }
-    let prefix = Path::parse(prefix.trim_end_matches('/'))
-        .map_err(|error| ArtifactError::refused(prefix, format!("no prefix of objects: {error}")))?;
-    // The client is built without cryptography. If the program has chosen its own, that one stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let s3 = object_store::aws::AmazonS3Builder::from_env().with_bucket_name(bucket).build();
-    let objects = Arc::new(s3.map_err(|error| ArtifactError::refused(bucket, error.to_string()))?);
-    Ok(Arc::new(ObjectArtifacts { objects, prefix, folder: None, random }))
+fn open_s3(place: &str) -> ArtifactResult<Arc<dyn Blobs>> {
+    Ok(Arc::new(super::s3::BucketBlobs::open(place)?))
 }
 
 #[cfg(not(feature = "s3"))]
-fn open_s3(_place: &str, _random: Arc<dyn Random>) -> ArtifactResult<Arc<dyn ArtifactStore>> {
+fn open_s3(_place: &str) -> ArtifactResult<Arc<dyn Blobs>> {
     Err(ArtifactError::refused(
         "s3",
         "this program is built without the feature `s3`; write in its Cargo.toml: \

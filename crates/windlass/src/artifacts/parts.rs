@@ -1,8 +1,8 @@
 //! Large files in parts: how their pieces become parts, and the end of an upload that is given up.
 
+use super::blobs::Upload;
 use super::{ArtifactResult, Pieces, unavailable};
 use bytes::Bytes;
-use object_store::MultipartUpload;
 
 /// Pieces as parts of one size, of which only the last may be smaller.
 pub(super) struct Parts {
@@ -38,16 +38,16 @@ pub(super) fn length(part: &[Bytes]) -> usize {
     part.iter().map(Bytes::len).sum()
 }
 
-/// An upload in parts. Dropped before it has ended, as when the job is cancelled, it is aborted by a task of its own: a bucket
-/// keeps, and charges for, the parts of an upload that was neither completed nor aborted.
-pub(super) struct AbortOnDrop(Option<Box<dyn MultipartUpload>>);
+/// An upload in parts. Dropped before it has ended, as when the job is cancelled, it is aborted by a task of its own: a folder
+/// or a bucket keeps, and a bucket charges for, the parts of an upload that was neither completed nor aborted.
+pub(super) struct AbortOnDrop(Option<Box<dyn Upload>>);
 
 impl AbortOnDrop {
-    pub(super) fn new(upload: Box<dyn MultipartUpload>) -> Self {
+    pub(super) fn new(upload: Box<dyn Upload>) -> Self {
         Self(Some(upload))
     }
 
-    pub(super) fn get(&mut self) -> ArtifactResult<&mut Box<dyn MultipartUpload>> {
+    pub(super) fn get(&mut self) -> ArtifactResult<&mut Box<dyn Upload>> {
         self.0.as_mut().ok_or_else(|| unavailable("the upload", "it has ended"))
     }
 
@@ -80,18 +80,11 @@ impl Drop for AbortOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blobs::{Blob, Blobs, Listing, MemoryBlobs, NameTest};
     use super::super::objects::ObjectArtifacts;
     use super::super::{Artifact, PART_BYTES, Put, upload};
     use super::*;
     use async_trait::async_trait;
-    use futures::stream::BoxStream;
-    use object_store::memory::InMemory;
-    use object_store::path::Path;
-    use object_store::{
-        CopyOptions, GetOptions, GetResult, ListResult, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions,
-        PutPayload, PutResult, UploadPart,
-    };
-    use std::fmt;
     use std::sync::Arc;
     use tokio::sync::Notify;
     use windlass_core::random::StrongRandom;
@@ -115,10 +108,10 @@ mod tests {
         }
     }
 
-    /// An object store in memory whose uploads in parts take no part, so that they never end.
+    /// Objects in memory whose uploads in parts take no part, so that they never end.
     #[derive(Debug, Default)]
     struct TakesNoPart {
-        inner: InMemory,
+        inner: MemoryBlobs,
         calls: Arc<Calls>,
     }
 
@@ -128,70 +121,43 @@ mod tests {
         abort: Notify,
     }
 
-    impl fmt::Display for TakesNoPart {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("TakesNoPart")
-        }
-    }
-
     #[async_trait]
-    impl ObjectStore for TakesNoPart {
-        async fn put_opts(
-            &self,
-            location: &Path,
-            payload: PutPayload,
-            options: PutOptions,
-        ) -> object_store::Result<PutResult> {
-            self.inner.put_opts(location, payload, options).await
+    impl Blobs for TakesNoPart {
+        async fn put(&self, name: &str, content: Vec<Bytes>) -> ArtifactResult<()> {
+            self.inner.put(name, content).await
         }
 
-        async fn put_multipart_opts(
-            &self,
-            _: &Path,
-            _: PutMultipartOptions,
-        ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        async fn begin(&self, _: &str) -> ArtifactResult<Box<dyn Upload>> {
             Ok(Box::new(PartlyUploaded(Arc::clone(&self.calls))))
         }
 
-        async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-            self.inner.get_opts(location, options).await
+        async fn get(&self, name: &str) -> ArtifactResult<Option<Blob>> {
+            self.inner.get(name).await
         }
 
-        fn delete_stream(
-            &self,
-            locations: BoxStream<'static, object_store::Result<Path>>,
-        ) -> BoxStream<'static, object_store::Result<Path>> {
-            self.inner.delete_stream(locations)
+        async fn list(&self, folder: &str) -> ArtifactResult<Listing> {
+            self.inner.list(folder).await
         }
 
-        fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-            self.inner.list(prefix)
-        }
-
-        async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-            self.inner.list_with_delimiter(prefix).await
-        }
-
-        async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-            self.inner.copy_opts(from, to, options).await
+        async fn remove(&self, folder: &str, is_first: NameTest) -> ArtifactResult<()> {
+            self.inner.remove(folder, is_first).await
         }
     }
 
-    #[derive(Debug)]
     struct PartlyUploaded(Arc<Calls>);
 
     #[async_trait]
-    impl MultipartUpload for PartlyUploaded {
-        fn put_part(&mut self, _: PutPayload) -> UploadPart {
+    impl Upload for PartlyUploaded {
+        async fn put_part(&mut self, _: Vec<Bytes>) -> ArtifactResult<()> {
             self.0.part.notify_one();
-            Box::pin(std::future::pending())
-        }
-
-        async fn complete(&mut self) -> object_store::Result<PutResult> {
             std::future::pending().await
         }
 
-        async fn abort(&mut self) -> object_store::Result<()> {
+        async fn complete(&mut self) -> ArtifactResult<()> {
+            std::future::pending().await
+        }
+
+        async fn abort(&mut self) -> ArtifactResult<()> {
             self.0.abort.notify_one();
             Ok(())
         }
@@ -201,14 +167,9 @@ mod tests {
     async fn an_upload_in_parts_that_is_dropped_is_aborted() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("large"), vec![0; PART_BYTES]).unwrap();
-        let objects = TakesNoPart::default();
-        let calls = Arc::clone(&objects.calls);
-        let store = ObjectArtifacts {
-            objects: Arc::new(objects),
-            prefix: Path::default(),
-            folder: None,
-            random: Arc::new(StrongRandom::seeded(1)),
-        };
+        let blobs = TakesNoPart::default();
+        let calls = Arc::clone(&blobs.calls);
+        let store = ObjectArtifacts { blobs: Arc::new(blobs), random: Arc::new(StrongRandom::seeded(1)) };
         let put = Put::new(Artifact::new("run-1", "dist").unwrap());
         tokio::select! {
             done = upload(&store, &put, folder.path(), &["large"]) => panic!("{done:?}"),
