@@ -1,4 +1,4 @@
-//! The programs that measure and torture: always in release, because a debug build measures the compiler.
+//! The programs that measure and torture: always optimised, because a debug build measures the compiler.
 
 use std::process::ExitCode;
 
@@ -8,19 +8,21 @@ use crate::shell::{cargo, inherit, root};
 pub(crate) struct Program {
     command: &'static str,
     package: &'static str,
+    /// The cargo profile to build it with.
+    profile: &'static str,
 }
 
-pub(crate) const BENCH: Program = Program { command: "bench-stores", package: "windlass-bench" };
-pub(crate) const CRASH: Program = Program { command: "crash", package: "windlass-crash" };
+pub(crate) const BENCH: Program = Program { command: "bench-stores", package: "windlass-bench", profile: "dist" };
+pub(crate) const CRASH: Program = Program { command: "crash", package: "windlass-crash", profile: "release" };
 
 /// Runs the program with the arguments; its exit code tells only good from bad.
 pub(crate) fn run(program: &Program, args: &[String]) -> ExitCode {
-    let Program { command, package } = program;
+    let Program { command, package, profile } = program;
     if !root().join("crates").join(package).join("Cargo.toml").is_file() {
         eprintln!("error: `cargo xtask {command}` runs crates/{package}, which is not in this tree");
         return ExitCode::FAILURE;
     }
-    let mut run = cargo(&["run", "--release", "--quiet", "--package", package, "--"]);
+    let mut run = cargo(&["run", "--profile", profile, "--quiet", "--package", package, "--"]);
     run.args(args);
     if inherit(run) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -26,7 +26,22 @@ fn text(bytes: &[u8]) -> String {
 /// The lines that it printed; nothing but JSON may stand there.
 fn lines(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let scenarios = lines.iter().filter(|line| line.get("about").is_none());
+    scenarios.for_each(|line| assert_eq!(line["profile"], PROFILE));
+    lines
+}
+
+/// The profile that tests are built with.
+const PROFILE: &str = "debug";
+
+#[test]
+fn ratios_of_another_build_than_that_of_a_release_are_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["bench", "drain", "--quick", "--jobs", "50", "--store", "memory://"];
+    let output = run(dir.path(), &arguments);
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot be compared") && said.contains("--profile dist"), "{said}");
 }
 
 fn number(line: &Value, name: &str) -> f64 {

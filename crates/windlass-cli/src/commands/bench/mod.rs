@@ -41,6 +41,11 @@ Both sides of a ratio are measured one after the other in one run, and the media
 of a machine moves from minute to minute, the ratio hardly does. 1 is the floor: the least that the store costs, with
 nothing around it. The store must be empty (or --force), and the jobs are removed afterwards.";
 
+/// The cargo profile of this program; `debug` for the default one.
+const PROFILE: &str = env!("WINDLASS_PROFILE");
+const NOT_COMPARABLE: &str = "built with another profile than `dist`: its ratios cannot be compared with published ones; \
+                              build it with cargo build --profile dist";
+
 #[derive(Debug, Subcommand)]
 enum Scenario {
     Enqueue(enqueue::Enqueue),
@@ -134,8 +139,11 @@ impl Scenario {
             Self::Graph(_) => graph::Graph::clear(&stand).await,
             _ => stand.clear().await,
         };
-        let line = measured?;
+        let line = measured?.with("profile", PROFILE);
         cleared?;
+        if PROFILE != "dist" {
+            app.ui.note(NOT_COMPARABLE);
+        }
         if app.ui.json { app.ui.json(&line) } else { app.ui.line(format_args!("{}\n", table(&line))) }
     }
 
