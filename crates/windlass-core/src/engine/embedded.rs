@@ -277,15 +277,11 @@ impl<H: Host> Store for H {
                 }
             }
             WaitFor::Job(id) => {
-                let waiter = Waiter { bell: signals.job(id), signals, id };
-                let mut ring = std::pin::pin!(waiter.bell.notified());
-                // Registers before the look, so that an end in between is heard.
-                ring.as_mut().enable();
-                let job = self.read(move |step| step.get(&[id])).await?;
-                let waiting = job.into_iter().flatten().any(|job| !job.state.is_terminal());
-                if waiting {
-                    ring.await;
-                }
+                let is_open = async {
+                    let job = self.read(move |step| step.get(&[id])).await?;
+                    Ok(job.into_iter().flatten().any(|job| !job.state.is_terminal()))
+                };
+                signals.job_end(id, is_open).await?;
             }
         }
         signals.check_open()
@@ -299,18 +295,5 @@ impl<H: Host> Store for H {
     async fn close(&self) -> Result<()> {
         self.signals().close();
         self.shut_down().await
-    }
-}
-
-/// Lets go of its bell, also when the wait is given up.
-struct Waiter<'s> {
-    signals: &'s Signals,
-    id: JobId,
-    bell: Arc<Notify>,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
     }
 }

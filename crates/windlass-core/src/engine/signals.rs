@@ -137,13 +137,25 @@ impl Signals {
         }
     }
 
+    /// Returns when the job has ended or is removed. `is_open` looks whether it still has to end; it is polled after the wait has
+    /// begun, so that an end in between is not missed.
+    pub async fn job_end(&self, id: JobId, is_open: impl Future<Output = Result<bool>>) -> Result<()> {
+        let wait = JobWait { signals: self, id, bell: self.job(id) };
+        let mut ring = std::pin::pin!(wait.bell.notified());
+        ring.as_mut().enable();
+        if is_open.await? {
+            ring.await;
+        }
+        Ok(())
+    }
+
     /// A promise that is kept when the job ends or goes after this call.
-    pub fn job(&self, id: JobId) -> Arc<Notify> {
+    fn job(&self, id: JobId) -> Arc<Notify> {
         Arc::clone(self.inner.lock().jobs.entry(id).or_default())
     }
 
     /// Lets go of a bell, so that a job nobody waits for any more costs nothing.
-    pub fn forget_job(&self, id: JobId, bell: Arc<Notify>) {
+    fn forget_job(&self, id: JobId, bell: Arc<Notify>) {
         let mut inner = self.inner.lock();
         // Once it has rung, the entry is that of others who came since.
         let mine = inner.jobs.get(&id).is_some_and(|waiters| Arc::ptr_eq(waiters, &bell));
@@ -160,6 +172,19 @@ impl Signals {
         let mut end = self.feed.subscribe();
         // The sender lives in `self`, so this cannot fail while somebody waits.
         let _ = end.wait_for(|end| *end > cursor.0).await;
+    }
+}
+
+/// Lets go of its bell, also when the wait is given up.
+struct JobWait<'s> {
+    signals: &'s Signals,
+    id: JobId,
+    bell: Arc<Notify>,
+}
+
+impl Drop for JobWait<'_> {
+    fn drop(&mut self) {
+        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
     }
 }
 

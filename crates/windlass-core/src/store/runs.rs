@@ -461,6 +461,29 @@ pub struct Run {
     pub damaged: Option<String>,
 }
 
+impl Run {
+    /// What is shown of a run whose stored form cannot be read; `damage` says how.
+    pub fn unreadable(id: RunId, damage: String) -> Result<Self> {
+        let zero = Timestamp::from_ms(0);
+        Ok(Self {
+            id,
+            kind: Kind::new("?")?,
+            name: "?".to_owned(),
+            state: RunState::Running,
+            stuck: None,
+            summary: String::new(),
+            history_len: 0,
+            inbox_len: 0,
+            engine: None,
+            wake_at: None,
+            created_at: zero,
+            changed_at: zero,
+            finished_at: None,
+            damaged: Some(damage),
+        })
+    }
+}
+
 /// Which runs to list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunList {

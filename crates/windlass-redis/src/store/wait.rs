@@ -118,19 +118,6 @@ impl Lines {
     }
 }
 
-/// Lets go of its bell, also when the wait is given up.
-struct Waiter<'s> {
-    signals: &'s Signals,
-    id: JobId,
-    bell: Arc<Notify>,
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
-    }
-}
-
 impl RedisStore {
     fn listen(&self) {
         let channel = format!("{}{}", self.caller.keys.bell(), self.handle);
@@ -138,16 +125,12 @@ impl RedisStore {
     }
 
     async fn wait_for_job(&self, id: JobId) -> Result<()> {
-        let waiter = Waiter { bell: self.caller.signals.job(id), signals: &self.caller.signals, id };
-        let mut ring = std::pin::pin!(waiter.bell.notified());
-        // Registers before the look, so that an end in between is heard.
-        ring.as_mut().enable();
-        let mut call = self.caller.script(AT.watch);
-        call.arg_fmt(id).arg(&self.handle);
-        if one(self.caller.run(call).await?)? == "waits" {
-            ring.await;
-        }
-        Ok(())
+        let is_open = async {
+            let mut call = self.caller.script(AT.watch);
+            call.arg_fmt(id).arg(&self.handle);
+            Ok(one(self.caller.run(call).await?)? == "waits")
+        };
+        self.caller.signals.job_end(id, is_open).await
     }
 
     async fn wait_for_feed(&self, cursor: FeedCursor) -> Result<()> {

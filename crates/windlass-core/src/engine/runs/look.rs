@@ -22,7 +22,7 @@ impl<T: Tables> Step<'_, T> {
         let run = match self.tables.run(read.run) {
             Ok(None) => return Ok(None),
             Ok(Some(row)) => view(row),
-            Err(Error::Corrupt { what }) => damaged(read.run, what)?,
+            Err(Error::Corrupt { what }) => Run::unreadable(read.run, what)?,
             Err(error) => return Err(error),
         };
         let definition = if read.definition { self.tables.run_definition(read.run)? } else { None };
@@ -47,8 +47,8 @@ impl<T: Tables> Step<'_, T> {
         for (seq, id) in found.into_iter().take(limit) {
             let run = match self.tables.run(id) {
                 Ok(Some(row)) => view(row),
-                Ok(None) => damaged(id, "it is not there".to_owned())?,
-                Err(Error::Corrupt { what }) => damaged(id, what)?,
+                Ok(None) => Run::unreadable(id, "it is not there".to_owned())?,
+                Err(Error::Corrupt { what }) => Run::unreadable(id, what)?,
                 Err(error) => return Err(error),
             };
             page.runs.push(run);
@@ -104,25 +104,4 @@ fn view(row: RunRow) -> Run {
         finished_at: row.finished_at,
         damaged: None,
     }
-}
-
-/// What is shown of a run that cannot be read.
-fn damaged(id: RunId, what: String) -> Result<Run> {
-    let zero = Timestamp::from_ms(0);
-    Ok(Run {
-        id,
-        kind: Kind::new("?")?,
-        name: "?".to_owned(),
-        state: RunState::Running,
-        stuck: None,
-        summary: String::new(),
-        history_len: 0,
-        inbox_len: 0,
-        engine: None,
-        wake_at: None,
-        created_at: zero,
-        changed_at: zero,
-        finished_at: None,
-        damaged: Some(what),
-    })
 }

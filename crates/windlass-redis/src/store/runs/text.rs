@@ -114,27 +114,7 @@ pub(super) fn view(id: RunId, stored: Option<&Bytes>, broken: bool) -> Result<Ru
         Some(Err(error)) => error.to_string(),
         None => "it is not there".to_owned(),
     };
-    damaged(id, why)
-}
-
-fn damaged(id: RunId, what: String) -> Result<Run> {
-    let zero = Timestamp::from_ms(0);
-    Ok(Run {
-        id,
-        kind: Kind::new("?")?,
-        name: "?".to_owned(),
-        state: RunState::Running,
-        stuck: None,
-        summary: String::new(),
-        history_len: 0,
-        inbox_len: 0,
-        engine: None,
-        wake_at: None,
-        created_at: zero,
-        changed_at: zero,
-        finished_at: None,
-        damaged: Some(what),
-    })
+    Run::unreadable(id, why)
 }
 
 /// An item of an inbox; nothing for one that cannot be read.
