@@ -21,8 +21,6 @@ use crate::store::{
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
-use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// What runs steps: makes each of them atomic and, once it has answered, as durable as the store promises.
 pub trait Host: Send + Sync + 'static {

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use windlass_core::Result;
 use windlass_core::engine::{Effects, Signals};

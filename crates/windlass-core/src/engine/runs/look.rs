@@ -7,9 +7,7 @@ use super::super::tables::{RunWalk, Tables};
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::job::State;
-use crate::name::Kind;
-use crate::store::{FeedEvent, ListOrder, Run, RunChange, RunList, RunPage, RunRead, RunState, RunView, check_batch};
-use crate::time::Timestamp;
+use crate::store::{FeedEvent, ListOrder, Run, RunChange, RunList, RunPage, RunRead, RunView, check_batch};
 
 impl<T: Tables> Step<'_, T> {
     /// See [`RunStore::read_runs`](crate::store::RunStore::read_runs).
