@@ -66,7 +66,7 @@ impl List {
                     text(&group.name),
                     number(group.ready),
                     number(group.active),
-                    maybe(effective(own.cap, all.cap)),
+                    maybe(effective_cap(group, all)),
                     maybe(effective(own.rate.map(rate_text), all.rate.map(rate_text))),
                     maybe(effective(own.weight, all.weight)),
                     text(limited.unwrap_or_default()),
@@ -93,9 +93,15 @@ fn effective<T: ToString>(own: Option<T>, all: Option<T>) -> Option<String> {
     own.map(|own| own.to_string()).or_else(|| all.map(|all| format!("{} (queue)", all.to_string())))
 }
 
+/// The cap that holds, and whose it is when it is not the group's own.
+fn effective_cap(group: &GroupStatus, all: GroupSettings) -> Option<String> {
+    let of_runs = group.run_cap.filter(|_| group.settings.cap.is_none()).map(|cap| format!("{cap} (runs)"));
+    of_runs.or_else(|| effective(group.settings.cap, all.cap))
+}
+
 /// A group with its own settings, and beside them those that hold.
 fn with_effective(group: &GroupStatus, all: GroupSettings) -> serde_json::Value {
-    let (holds, mut value) = (group.settings.or(all), json!(group));
+    let (holds, mut value) = (group.limits(all), json!(group));
     value["cap"] = json!(group.settings.cap);
     value["effective_cap"] = json!(holds.cap);
     value["effective_rate"] = json!(holds.rate);

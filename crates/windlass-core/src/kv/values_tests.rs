@@ -78,7 +78,12 @@ fn group() -> Group {
         id: GroupId(1),
         queue: QueueId(2),
         name: Some(GroupName::new("tenant").unwrap()),
-        settings: GroupSettings { cap: Some(1), rate: Some(Rate { limit: 2, per_ms: 3 }), weight: Some(4) },
+        limits: GroupLimits {
+            cap: Some(1),
+            rate: Some(Rate { limit: 2, per_ms: 3 }),
+            weight: Some(4),
+            run_cap: Some(5),
+        },
         ready: 5,
         active: 6,
         vtime: 7,
