@@ -29,8 +29,8 @@ impl Groups {
 }
 
 const LIST_AFTER: &str = "\
-What the queue says for every group is marked with (queue). With --json `cap` is the group's own, and `effective_cap` the \
-one that holds; `effective_rate` and `effective_weight` likewise.
+What the queue says for every group is marked with (queue), a cap that runs have set with (runs). With --json `cap` is the \
+group's own, and `effective_cap` the one that holds; `effective_rate` and `effective_weight` likewise.
 
 Examples:
   windlass groups list tenants
@@ -184,4 +184,25 @@ fn words(settings: GroupSettings) -> [(&'static str, String); 3] {
         ("rate", plain(settings.rate.map(rate_text))),
         ("weight", plain(settings.weight.map(|weight| weight.to_string()))),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_of_a_group_says_whether_runs_or_the_queue_have_set_it() {
+        let cap = |cap| GroupSettings { cap, ..GroupSettings::default() };
+        let shown = |own, run_cap, all| {
+            let name = GroupName::new("acme").unwrap();
+            let group =
+                GroupStatus { name, ready: 0, active: 0, settings: cap(own), run_cap, rate_limited_until: None };
+            let holds = with_effective(&group, cap(all))["effective_cap"].as_u64();
+            (effective_cap(&group, cap(all)), holds)
+        };
+        assert_eq!(shown(Some(5), Some(2), Some(7)), (Some("5".to_owned()), Some(5)));
+        assert_eq!(shown(None, Some(2), Some(7)), (Some("2 (runs)".to_owned()), Some(2)));
+        assert_eq!(shown(None, None, Some(7)), (Some("7 (queue)".to_owned()), Some(7)));
+        assert_eq!(shown(None, None, None), (None, None));
+    }
 }
