@@ -6,10 +6,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 use support::{Said, Scene, said};
-use windlass_servers::Redis;
+use windlass_servers::{Proxy, Redis};
 
 const SECRET: &str = "hunter2";
 
@@ -157,4 +158,22 @@ fn the_doctor_takes_a_url_and_sends_nobody_to_itself() {
     let said = scene.run(&["doctor", &url]).fails(3, &["hint: is the server up"]);
     assert!(!said.err.contains("windlass doctor"), "{said:?}");
     scene.run(&["jobs", "list", "--store", &url]).fails(3, &["hint: is the server up", "windlass doctor"]);
+}
+
+/// The repetition of a call finds the jobs of the first one, whose answer was lost.
+#[test]
+fn a_bulk_enqueue_whose_answer_was_lost_counts_its_jobs_as_created() {
+    let server = Redis::start().unwrap();
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap();
+    let (scene, url) = (Scene::new(), format!("redis://127.0.0.1:{}", proxy.port()));
+    let bulk = ["enqueue", "--bulk", "-", "--json", "--store", &url];
+    let mine = "{\"queue\":\"mail\",\"kind\":\"k\",\"id\":\"mine\"}\n";
+    assert_eq!(scene.run_with(&bulk, mine.as_bytes()).ok().one()["created"], 1);
+    let lines = format!("{mine}{}", "{\"queue\":\"mail\",\"kind\":\"k\"}\n".repeat(2));
+    proxy.faults().cut_before_reply_to("EVALSHA", 1);
+    let summary = scene.run_with(&bulk, lines.as_bytes()).ok().one();
+    assert!(!proxy.faults().is_armed(), "no answer was lost");
+    assert_eq!((&summary["created"], &summary["existing"]), (&2.into(), &1.into()), "{summary}");
+    let listed = scene.run(&["jobs", "list", "--json", "--store", &url]).ok().json();
+    assert_eq!(listed.len(), 3, "{listed:?}");
 }

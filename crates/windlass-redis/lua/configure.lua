@@ -1,9 +1,9 @@
 -- Changes the settings of a queue or a group.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; queue, what (`queue`, `group`, `cap`, `review`), the event as JSON; for `queue` the
+-- ARGV    clock, bell prefix, publish command; queue, what (`queue`, `group`, `review`), the event as JSON; for `queue` the
 --         settings as text, the settings that they were made of or nothing (whatever they are); for `group` its name, cap, rate,
---         window, weight; for `cap` the name of the group and its cap; for `review` the parked group to go on after
+--         window, weight; for `review` the parked group to go on after
 -- Answers `ok`; `changed` when the settings are not those that the new ones were made of; `more <group>` when the settings hold
 --         and parked groups behind that one are still to be reviewed
 -- Bounds  500 parked groups, and the work of one step
@@ -59,8 +59,7 @@ else
   q = E.queue_for(name)
   local group_name = E.arg()
   local g = E.find_group(q.id, group_name) or E.make_group(q.id, group_name)
-  g.cap = E.opt(E.arg())
-  if what == 'group' then g.rate, g.per, g.weight = E.opt(E.arg()), E.opt(E.arg()), E.opt(E.arg()) end
+  g.cap, g.rate, g.per, g.weight = E.opt(E.arg()), E.opt(E.arg()), E.opt(E.arg()), E.opt(E.arg())
   E.touch_group(g)
   E.review(g)
   E.drop_idle(g)

@@ -73,6 +73,9 @@ pub(crate) fn new_job_fields(job: &NewJob, fingerprint: u64, lane: usize) -> Opt
             flags.push(flag);
         }
     }
+    if let Some(cap) = spec.group_cap {
+        let _ = write!(flags, "{cap}");
+    }
     if flags.is_empty() {
         flags.push('-');
     }
@@ -224,6 +227,12 @@ impl Head {
         Ok(head)
     }
 
+    /// The cap for its group that the job brings: the number among its flags.
+    fn group_cap(&self) -> Result<Option<u32>> {
+        let digits: String = self.flags.chars().filter(char::is_ascii_digit).collect();
+        if digits.is_empty() { Ok(None) } else { number(&digits).map(Some) }
+    }
+
     /// What the job was asked to be.
     pub(crate) fn spec(&self, lane: &Lane) -> Result<JobSpec> {
         let (rare, rest) = split_line(&self.rest).ok_or_else(|| odd("a record without a payload"))?;
@@ -254,6 +263,7 @@ impl Head {
             retry: rare.retry.unwrap_or_default(),
             labels: lane.labels.clone(),
             group: self.group.clone(),
+            group_cap: self.group_cap()?,
             custom_id: rare.custom_id,
             dedup: rare.dedup,
             keep_for: self.keep_for,

@@ -264,30 +264,33 @@ async fn a_job_that_starts_a_run_starts_the_same_one_however_often_it_is_tried()
 }
 
 #[tokio::test]
-async fn a_group_of_many_jobs_is_configured_once() {
-    let (store, _) = memory();
-    let configured = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&configured);
-    let counting = faulty(&store, move |method| {
-        count.fetch_add(u32::from(method == Method::Configure), Ordering::Relaxed);
-        Fault::Pass
-    });
-    let mut text = "jobs:\n".to_owned();
-    for n in 0..50 {
-        text.push_str(&format!("  n{n}: {{ kind: say, concurrency: {{ group: one, max: 2 }} }}\n"));
-    }
-    Runs::new(counting).start(NewGraphRun::new(graph(&text))).await.unwrap();
-    assert_eq!(configured.load(Ordering::Relaxed), 1);
-}
-
-#[tokio::test]
-async fn a_run_sets_the_cap_of_its_group_and_leaves_rate_and_weight_alone() {
+async fn a_run_sets_the_cap_of_its_group_and_leaves_its_settings_alone() {
     let (store, _) = memory();
     let (queue, group) = (QueueName::new("default").unwrap(), GroupName::new("one").unwrap());
-    let settings = GroupSettings { cap: Some(9), rate: Some(Rate { limit: 5, per_ms: 1_000 }), weight: Some(3) };
+    let settings = GroupSettings { cap: None, rate: Some(Rate { limit: 5, per_ms: 1_000 }), weight: Some(3) };
     store.configure(Setting::Group { queue: queue.clone(), group, settings }).await.unwrap();
     let text = "jobs:\n  a: { kind: say, concurrency: { group: one, max: 2 } }\n";
     Runs::new(Arc::clone(&store)).start(NewGraphRun::new(graph(text))).await.unwrap();
     let found = store.groups(GroupsRequest { queue, after: None, limit: 10 }).await.unwrap().groups;
-    assert_eq!(found[0].settings, GroupSettings { cap: Some(2), ..settings });
+    assert_eq!((found[0].settings, found[0].run_cap), (settings, Some(2)));
+}
+
+#[tokio::test]
+async fn no_group_remains_of_ended_runs_whose_inputs_name_their_groups() {
+    let (store, _) = memory();
+    let text = "inputs: { stage: {} }\njobs:\n  a: { kind: say, concurrency: '${{ inputs.stage }}' }\n  \
+                b: { needs: a, kind: say, concurrency: 'after-${{ inputs.stage }}' }\n";
+    let graph = Arc::new(graph(text));
+    let runs = Runs::new(Arc::clone(&store));
+    let running = Running::start(worker(&store, &Arc::default()));
+    for n in 0..50 {
+        let run = NewGraphRun::new(Arc::clone(&graph)).inputs(json!({ "stage": format!("stage-{n}") }));
+        let ended = runs.wait(runs.start(run).await.unwrap(), LONG).await.unwrap();
+        assert_eq!(ended.map(|status| status.run.state), Some(RunState::Succeeded));
+    }
+    running.drain().await;
+    let request = GroupsRequest { queue: QueueName::new("default").unwrap(), after: None, limit: 1_000 };
+    let left: Vec<GroupName> =
+        store.groups(request).await.unwrap().groups.into_iter().map(|group| group.name).collect();
+    assert_eq!(left, [], "{} groups remain", left.len());
 }

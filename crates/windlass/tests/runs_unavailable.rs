@@ -106,23 +106,6 @@ async fn a_late_run_times_out_soon_after_failed_reads_of_its_jobs_and_its_inbox(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_with_a_cap_starts_soon_after_failed_settings() {
-    let (store, _) = memory();
-    let text = "jobs:\n  a: { kind: say }\n  b: { needs: a, kind: say, concurrency: one }\n";
-    let graph = windlass::graph::yaml::read("test.yml", text).unwrap().graph;
-    let running = Running::start(Worker::builder(Arc::clone(&store)).without_runs().handle(say));
-    let runs = Runs::new(Arc::clone(&store));
-    let run = runs.start(NewGraphRun::new(graph)).await.unwrap();
-    let engine = Engine::new(failing(&store, Method::Configure, Fault::Before)).unwrap().lease(LONG * 10);
-    let ended = tokio::select! {
-        () = engine.run(std::future::pending()) => None,
-        ended = runs.wait(run, LONG) => ended.unwrap(),
-    };
-    assert_eq!(ended.map(|status| status.run.state), Some(RunState::Succeeded));
-    running.drain().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_engine_that_cannot_wait_for_wake_ups_does_not_claim_without_a_pause() {
     let (store, _) = memory();
     let waits = AtomicU32::new(0);

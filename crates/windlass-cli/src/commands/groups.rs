@@ -29,8 +29,8 @@ impl Groups {
 }
 
 const LIST_AFTER: &str = "\
-What the queue says for every group is marked with (queue). With --json `cap` is the group's own, and `effective_cap` the \
-one that holds; `effective_rate` and `effective_weight` likewise.
+What the queue says for every group is marked with (queue), a cap that runs have set with (runs). With --json `cap` is the \
+group's own, and `effective_cap` the one that holds; `effective_rate` and `effective_weight` likewise.
 
 Examples:
   windlass groups list tenants
@@ -66,7 +66,7 @@ impl List {
                     text(&group.name),
                     number(group.ready),
                     number(group.active),
-                    maybe(effective(own.cap, all.cap)),
+                    maybe(effective_cap(group, all)),
                     maybe(effective(own.rate.map(rate_text), all.rate.map(rate_text))),
                     maybe(effective(own.weight, all.weight)),
                     text(limited.unwrap_or_default()),
@@ -93,9 +93,15 @@ fn effective<T: ToString>(own: Option<T>, all: Option<T>) -> Option<String> {
     own.map(|own| own.to_string()).or_else(|| all.map(|all| format!("{} (queue)", all.to_string())))
 }
 
+/// The cap that holds, and whose it is when it is not the group's own.
+fn effective_cap(group: &GroupStatus, all: GroupSettings) -> Option<String> {
+    let of_runs = group.run_cap.filter(|_| group.settings.cap.is_none()).map(|cap| format!("{cap} (runs)"));
+    of_runs.or_else(|| effective(group.settings.cap, all.cap))
+}
+
 /// A group with its own settings, and beside them those that hold.
 fn with_effective(group: &GroupStatus, all: GroupSettings) -> serde_json::Value {
-    let (holds, mut value) = (group.settings.or(all), json!(group));
+    let (holds, mut value) = (group.limits(all), json!(group));
     value["cap"] = json!(group.settings.cap);
     value["effective_cap"] = json!(holds.cap);
     value["effective_rate"] = json!(holds.rate);
@@ -178,4 +184,25 @@ fn words(settings: GroupSettings) -> [(&'static str, String); 3] {
         ("rate", plain(settings.rate.map(rate_text))),
         ("weight", plain(settings.weight.map(|weight| weight.to_string()))),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_of_a_group_says_whether_runs_or_the_queue_have_set_it() {
+        let cap = |cap| GroupSettings { cap, ..GroupSettings::default() };
+        let shown = |own, run_cap, all| {
+            let name = GroupName::new("acme").unwrap();
+            let group =
+                GroupStatus { name, ready: 0, active: 0, settings: cap(own), run_cap, rate_limited_until: None };
+            let holds = with_effective(&group, cap(all))["effective_cap"].as_u64();
+            (effective_cap(&group, cap(all)), holds)
+        };
+        assert_eq!(shown(Some(5), Some(2), Some(7)), (Some("5".to_owned()), Some(5)));
+        assert_eq!(shown(None, Some(2), Some(7)), (Some("2 (runs)".to_owned()), Some(2)));
+        assert_eq!(shown(None, None, Some(7)), (Some("7 (queue)".to_owned()), Some(7)));
+        assert_eq!(shown(None, None, None), (None, None));
+    }
 }

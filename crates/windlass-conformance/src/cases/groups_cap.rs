@@ -1,15 +1,12 @@
 //! The cap of a group: never exceeded, and the group comes back each time a job of it ends.
 
-use crate::ctx::{Ctx, queue_name};
+use crate::ctx::Ctx;
 use crate::look::{by_group, cap, ids, release};
 use crate::runner::cases;
 use std::sync::Arc;
 use tokio::task::JoinSet;
-use windlass_core::Error;
 use windlass_core::job::{Due, Lease, Retry, State};
-use windlass_core::name::GroupName;
-use windlass_core::rate::Rate;
-use windlass_core::store::{ChangeOp, ClaimRequest, GroupSettings, Setting};
+use windlass_core::store::{ChangeOp, ClaimRequest, GroupSettings};
 
 cases!("groups_cap":
     no_more_than_the_cap_are_active,
@@ -20,7 +17,6 @@ cases!("groups_cap":
     a_job_retried_or_promoted_into_a_parked_group_waits,
     a_raised_cap_counts_at_once,
     a_lowered_cap_counts_at_once,
-    the_cap_of_a_group_is_set_alone,
     defaults_of_the_queue_and_own_settings,
     a_group_cap_holds_over_queues_workers_and_batches,
     eight_claimers_never_exceed_the_cap,
@@ -47,26 +43,6 @@ async fn the_cap_of_one_group_holds_back_no_other(ctx: Ctx) {
     let got = ids(&ctx.claim("w", "q", 100).await);
     assert_eq!(got.len(), 7);
     assert!(free.iter().chain(&plain).all(|id| got.contains(id)));
-}
-
-async fn the_cap_of_a_group_is_set_alone(ctx: Ctx) {
-    let (queue, group) = (queue_name("q"), GroupName::new("g").unwrap());
-    let set = |cap| ctx.store.configure(Setting::GroupCap { queue: queue.clone(), group: group.clone(), cap });
-    // Of a group that is not there yet.
-    set(2).await.unwrap();
-    assert_eq!(ctx.group_status("q", "g").await.unwrap().settings, cap(2));
-    let made = ctx.enqueue_grouped("q", "g", 5).await;
-    assert_eq!(ids(&ctx.claim("w", "q", 10).await), made[..2]);
-    // Of one that has other settings: they stay, and the new cap counts at once.
-    let rate = Rate { limit: 100, per_ms: 1_000 };
-    let before = GroupSettings { cap: Some(2), rate: Some(rate), weight: Some(3) };
-    ctx.set_group("q", "g", before).await;
-    set(3).await.unwrap();
-    assert_eq!(ctx.group_status("q", "g").await.unwrap().settings, GroupSettings { cap: Some(3), ..before });
-    assert_eq!(ids(&ctx.claim("w2", "q", 10).await), [made[2]]);
-    let refused = set(0).await;
-    assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
-    assert_eq!(ctx.group_status("q", "g").await.unwrap().settings, GroupSettings { cap: Some(3), ..before });
 }
 
 /// How an active job can stop being active.

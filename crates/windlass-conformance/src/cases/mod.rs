@@ -32,6 +32,7 @@ mod outputs;
 mod quick_ways;
 mod repeats;
 mod retention;
+mod run_caps;
 mod run_company;
 mod run_edges;
 mod run_help;
@@ -80,6 +81,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     waits::CASES,
     workers::CASES,
     runs::CASES,
+    run_caps::CASES,
     run_company::CASES,
     run_edges::CASES,
     run_lists::CASES,

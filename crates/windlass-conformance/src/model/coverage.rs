@@ -67,7 +67,6 @@ variants!(setting, SETTINGS, Setting {
     "paused" = Setting::Paused { .. },
     "kind paused" = Setting::KindPaused { .. },
     "group" = Setting::Group { .. },
-    "group cap" = Setting::GroupCap { .. },
 });
 variants!(sweep, SWEEPS, SweepKind {
     "reap" = SweepKind::Reap,

@@ -359,8 +359,6 @@ fn setting() -> impl Strategy<Value = Setting> {
             .prop_map(|(q, k, paused)| Setting::KindPaused { queue: queue(q), kind: kind(k), paused }),
         4 => (0..3usize, 0..4usize, group_settings())
             .prop_map(|(q, g, settings)| Setting::Group { queue: queue(q), group: group(g), settings }),
-        1 => (0..3usize, 0..4usize, 1..9u32)
-            .prop_map(|(q, g, cap)| Setting::GroupCap { queue: queue(q), group: group(g), cap }),
         1 => (0..3usize, 0..4usize)
             .prop_map(|(q, g)| Setting::Group { queue: queue(q), group: group(g), settings: GroupSettings::default() }),
     ]

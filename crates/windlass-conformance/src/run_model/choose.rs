@@ -51,7 +51,8 @@ impl Chooser {
         JobPlan {
             id,
             queue: self.small(4) / 2,
-            group: self.one_in(3).then(|| self.small(2)),
+            group: (!self.one_in(3)).then(|| self.small(2)),
+            group_cap: self.one_in(2).then(|| 1 + self.number(3)),
             delay_ms: self.one_in(4).then(|| self.below(3) * 100),
             attempts: 1 + self.number(2),
             stalls: self.number(2),

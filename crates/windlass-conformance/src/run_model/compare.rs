@@ -1,5 +1,6 @@
 //! Compares all that can be seen of the runs and of their jobs with the book.
 
+use super::Seen;
 use super::book::{Entry, Item};
 use super::drive::{Checked, Driver, equal};
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Driver {
     }
 
     /// Compares all that can be seen, and notes how the jobs stand.
-    pub(super) async fn compare(&mut self) -> Checked {
+    pub(super) async fn compare(&mut self, seen: &mut Seen) -> Checked {
         let read =
             |run: &NewRun| RunRead { run: run.id, definition: true, input: true, history_from: 0, history_max: 999 };
         let views = self.ctx.store.read_runs(self.runs.iter().map(read).collect()).await.unwrap();
@@ -69,7 +70,9 @@ impl Driver {
             Some(shown(new, self.book.runs.get(&id)?).run)
         };
         equal("the list", self.book.list(None).into_iter().filter_map(run).collect(), listed)?;
-        self.views = self.jobs_now().await;
+        let jobs = self.jobs_now().await;
+        let before = std::mem::replace(&mut self.views, jobs);
+        self.compare_caps(&before, seen).await?;
         for (id, note) in &self.book.jobs {
             let is = self.views.get(id);
             equal("the state of a job", note.state, is.map(|job| job.state))?;

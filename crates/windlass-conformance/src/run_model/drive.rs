@@ -2,6 +2,7 @@
 
 use super::Seen;
 use super::book::{Book, CommitNote, Holder, Word};
+use super::caps::Caps;
 use super::op::{CommitPlan, IdPlan, InboxPlan, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RunPlan, StepPlan};
 use crate::ctx::{Ctx, worker_id};
 use bytes::Bytes;
@@ -49,6 +50,8 @@ pub(super) struct Driver {
     pub(super) jobs: Vec<NewJob>,
     /// Every job that there is, as it was after the last step.
     pub(super) views: BTreeMap<JobId, Job>,
+    /// The caps of groups that jobs of runs have set, as they were after the last step.
+    pub(super) caps: Caps,
     leases: Vec<Known>,
     /// The numbers of runs that were claimed, by when they were created.
     numbers: BTreeMap<u64, u64>,
@@ -83,6 +86,7 @@ impl Driver {
             runs: Vec::new(),
             jobs: Vec::new(),
             views: BTreeMap::new(),
+            caps: Caps::new(),
             leases: Vec::new(),
             numbers: BTreeMap::new(),
             taken: Vec::new(),
@@ -127,6 +131,7 @@ impl Driver {
             spec.run = Some(run);
             spec.payload = payload;
             spec.group = plan.group.map(|k| GroupName::new(["acme", "beta"][k % 2]).unwrap());
+            spec.group_cap = plan.group_cap.filter(|_| spec.group.is_some());
             (spec.attempts, spec.stalls) = (plan.attempts, plan.stalls);
             spec.keep_for = KeepFor { succeeded_ms: plan.keep_ms, failed_ms: plan.keep_ms };
         });

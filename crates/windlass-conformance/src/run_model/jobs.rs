@@ -2,10 +2,10 @@
 //! run is told of it is compared.
 
 use super::Seen;
+use super::caps::{Caps, claimable};
 use super::drive::{Checked, Driver, equal, nth_latest};
 use super::op::{EndPlan, JobChange, Op, TakePlan};
 use crate::ctx::{complete, fail, queue_name, worker_id};
-use std::collections::BTreeMap;
 use windlass_core::id::JobId;
 use windlass_core::job::{Due, Job, Retry, State};
 use windlass_core::name::Labels;
@@ -26,8 +26,13 @@ impl Driver {
             Op::TakeJobs(plan) => {
                 let claim = self.next_claim(*plan);
                 let claimed = self.ctx.store.claim(claim).await.unwrap().jobs;
-                let waiting = waiting(&self.views, now);
-                equal("jobs to be claimed", waiting.min(plan.count as usize), claimed.len())?;
+                // Jobs that a claim makes ready may bring a cap, which holds for the claim.
+                let caps = self.caps_now().await;
+                let may = claimable(&self.views, &caps, now);
+                if may < claimable(&self.views, &Caps::new(), now).min(plan.count as usize) {
+                    seen.insert("a claim limited by the cap of a group".to_owned());
+                }
+                equal("jobs to be claimed", may.min(plan.count as usize), claimed.len())?;
                 self.note_taken(claimed);
             }
             Op::EndJobs { ends, take } => ordered = self.end_jobs(ends, *take, now, seen).await?,
@@ -93,7 +98,7 @@ impl Driver {
                 let both = self.ctx.store.report_and_claim(report, claim).await.unwrap();
                 let claimed: Vec<JobId> = both.claimed.jobs.iter().map(|job| job.lease.job).collect();
                 self.note_taken(both.claimed.jobs);
-                let left = waiting(&self.jobs_now().await, now);
+                let left = claimable(&self.jobs_now().await, &self.caps_now().await, now);
                 if claimed.len() < take.count as usize {
                     equal("jobs that are left by a claim", 0, left)?;
                 }
@@ -215,14 +220,4 @@ impl Driver {
             self.book.job_ended(end, batch);
         }
     }
-}
-
-/// Jobs that a claim finds.
-fn waiting(jobs: &BTreeMap<JobId, Job>, now: Timestamp) -> usize {
-    let waits = |job: &&Job| match job.state {
-        State::Ready => true,
-        State::Scheduled => job.due_at.is_some_and(|at| at <= now),
-        _ => false,
-    };
-    jobs.values().filter(waits).count()
 }

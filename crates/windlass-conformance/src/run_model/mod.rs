@@ -5,6 +5,7 @@
 //! `WINDLASS_MODEL_CASES` repeat it, as they do for the sequences about jobs.
 
 mod book;
+mod caps;
 mod choose;
 mod compare;
 mod drive;
@@ -66,6 +67,10 @@ const WANTED: &[&str] = &[
     "woken by a sweep",
     "pruned",
     "cancelled by the step that started it",
+    "a cap of a group",
+    "a cap of a group replaced by that of a new job",
+    "a cap of a group brought by a job that became ready again",
+    "a claim limited by the cap of a group",
 ];
 
 type Seen = BTreeSet<String>;
@@ -99,7 +104,7 @@ async fn attempt(ops: &[Op], two_handles: bool, factory: &Arc<dyn Factory>, seen
         let mut driver = Driver::new(Ctx::open(Arc::clone(factory)).await, two_handles).await;
         for (i, op) in ops.iter().enumerate() {
             driver.step(op, seen).await.map_err(|text| format!("step {i}, {op:?}:\n{text}"))?;
-            driver.compare().await.map_err(|text| format!("after step {i}:\n{text}"))?;
+            driver.compare(seen).await.map_err(|text| format!("after step {i}:\n{text}"))?;
         }
         Ok(())
     };

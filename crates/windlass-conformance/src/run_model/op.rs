@@ -29,6 +29,8 @@ pub(super) struct JobPlan {
     pub(super) id: JobIdPlan,
     pub(super) queue: usize,
     pub(super) group: Option<usize>,
+    /// The cap for its group, if it has one.
+    pub(super) group_cap: Option<u32>,
     pub(super) delay_ms: Option<u64>,
     pub(super) attempts: u32,
     pub(super) stalls: u32,

@@ -37,7 +37,7 @@ impl<T: Tables> Step<'_, T> {
     pub(super) fn insert(&mut self, mut fresh: Fresh) -> Result<()> {
         let record = &mut fresh.record;
         if record.state() == State::Ready {
-            record.group = Some(self.group_for(record.queue, fresh.spec.group.as_ref())?);
+            record.group = Some(self.group_of_spec(record.queue, &fresh.spec, true)?);
         }
         self.enter_state(record)?;
         let lane = self.tables.lane_mut(record.lane)?;
@@ -132,7 +132,7 @@ impl<T: Tables> Step<'_, T> {
             Some(group) => Ok(group),
             None if record.grouped => {
                 let spec = self.tables.spec(record.row)?;
-                self.group_for(record.queue, spec.group.as_ref())
+                self.group_of_spec(record.queue, &spec, false)
             }
             None => self.group_for(record.queue, None),
         }

@@ -9,10 +9,10 @@
 //! jobs that no worker may run do not earn their group turns in the lanes that are served.
 
 use super::Step;
-use super::rows::{Group, GroupId, LaneId, Parked, QueueId, Record, Sub};
+use super::rows::{Group, GroupId, GroupLimits, LaneId, Parked, QueueId, Record, Sub};
 use super::tables::Tables;
 use crate::error::Result;
-use crate::job::State;
+use crate::job::{JobSpec, State};
 use crate::name::GroupName;
 use crate::rate::Meter;
 use crate::store::GroupSettings;
@@ -22,6 +22,20 @@ use crate::time::Timestamp;
 pub(super) const TURN: u64 = 1 << 20;
 
 impl<T: Tables> Step<'_, T> {
+    /// The group of a job that becomes ready, made if it is not there. A cap that the job brings holds for the group: that of a new
+    /// job in any case, and that of a job that was there before if the group has none, as after it was idle and forgotten.
+    pub(super) fn group_of_spec(&mut self, queue: QueueId, spec: &JobSpec, is_new: bool) -> Result<GroupId> {
+        let id = self.group_for(queue, spec.group.as_ref())?;
+        if spec.group_cap.is_some() {
+            let known = self.tables.group(id)?.limits.run_cap;
+            if known != spec.group_cap && (is_new || known.is_none()) {
+                self.tables.group_mut(id)?.limits.run_cap = spec.group_cap;
+                self.review_group(id)?;
+            }
+        }
+        Ok(id)
+    }
+
     /// The group of this name, made if it is not there.
     pub(super) fn group_for(&mut self, queue: QueueId, name: Option<&GroupName>) -> Result<GroupId> {
         let Some(name) = name else {
@@ -39,7 +53,7 @@ impl<T: Tables> Step<'_, T> {
             id,
             queue,
             name,
-            settings: GroupSettings::default(),
+            limits: GroupLimits::default(),
             ready: 0,
             active: 0,
             vtime: 0,
@@ -50,10 +64,10 @@ impl<T: Tables> Step<'_, T> {
         Ok(id)
     }
 
-    /// What holds for a group: its own settings, then its queue's. Jobs that name no group have no limits of a group.
+    /// What holds for a group: its own settings, then the cap that jobs of runs have set, then its queue's settings. Jobs that name no group have no limits of a group.
     pub(super) fn group_limits(&mut self, id: GroupId) -> Result<GroupSettings> {
         let group = self.tables.group(id)?;
-        let (queue, own) = (group.queue, group.settings);
+        let (queue, own) = (group.queue, group.limits);
         if group.name.is_none() {
             return Ok(GroupSettings::default());
         }
@@ -192,7 +206,7 @@ impl<T: Tables> Step<'_, T> {
         let now = self.now;
         let limits = self.group_limits(id)?;
         let group = self.tables.group(id)?;
-        if group.name.is_none() || group.ready > 0 || group.active > 0 || !group.settings.is_default() {
+        if group.name.is_none() || group.ready > 0 || group.active > 0 || !group.limits.settings().is_default() {
             return Ok(());
         }
         match limits.rate {

@@ -44,8 +44,8 @@ pub use enqueue::Prepared;
 pub use feed_log::{decode_events, encode_events};
 pub use numbers::{NumberHasher, NumberMap};
 pub use rows::{
-    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
-    Row, RunRow, Sub, Worker,
+    ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, GroupLimits, Lane, LaneId, Ord64, Parked, Queue, QueueId,
+    Record, ReportMemo, Row, RunRow, Sub, Worker,
 };
 pub use runs::{PreparedCommit, PreparedRun};
 pub use signals::Signals;

@@ -4,7 +4,7 @@ use crate::id::{JobId, RunId, Token};
 use crate::job::{Failure, Held, JobSpec, Life, Progress, State};
 use crate::name::{GroupName, Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
-use crate::rate::Meter;
+use crate::rate::{Meter, Rate};
 use crate::store::{Beat, GroupSettings, QueueSettings, RunState};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -220,6 +220,45 @@ pub enum Parked {
     Rate,
 }
 
+/// What limits a group, as stores write it: the settings of an operator, and the cap that jobs of runs have set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupLimits {
+    /// The cap of the settings.
+    pub cap: Option<u32>,
+    /// The rate of the settings.
+    pub rate: Option<Rate>,
+    /// The weight of the settings.
+    pub weight: Option<u32>,
+    /// The cap that jobs of runs have set. It holds where the settings have none, and keeps no idle group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_cap: Option<u32>,
+}
+
+impl GroupLimits {
+    /// The settings of an operator.
+    pub fn settings(&self) -> GroupSettings {
+        GroupSettings { cap: self.cap, rate: self.rate, weight: self.weight }
+    }
+
+    /// The same with other settings.
+    #[must_use]
+    pub fn with_settings(self, settings: GroupSettings) -> Self {
+        let GroupSettings { cap, rate, weight } = settings;
+        Self { cap, rate, weight, ..self }
+    }
+
+    /// What holds, if the queue has these settings for groups.
+    pub fn or(&self, queue: GroupSettings) -> GroupSettings {
+        GroupSettings { cap: self.cap.or(self.run_cap), ..self.settings() }.or(queue)
+    }
+
+    /// True when there are none.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A group. It exists while it has ready or active jobs, settings, or starts that its rate remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -229,8 +268,8 @@ pub struct Group {
     pub queue: QueueId,
     /// Its name; `None` for the jobs that name none.
     pub name: Option<GroupName>,
-    /// How it is set.
-    pub settings: GroupSettings,
+    /// What limits it, besides what its queue says for all groups.
+    pub limits: GroupLimits,
     /// Jobs that wait for a worker.
     pub ready: u64,
     /// Jobs that are worked on.

@@ -25,10 +25,7 @@ impl<T: Tables> Step<'_, T> {
                 settings.check()?;
                 self.tables.queue_mut(queue)?.settings = settings;
             }
-            Setting::Group { group, settings, .. } => self.set_group(queue, group, |_| *settings)?,
-            Setting::GroupCap { group, cap, .. } => {
-                self.set_group(queue, group, |settings| GroupSettings { cap: Some(*cap), ..settings })?;
-            }
+            Setting::Group { group, settings, .. } => self.set_group(queue, group, *settings)?,
         }
         // What was not allowed may be allowed now.
         let name = setting.queue().clone();
@@ -54,15 +51,10 @@ impl<T: Tables> Step<'_, T> {
         Ok(())
     }
 
-    fn set_group(
-        &mut self,
-        queue: QueueId,
-        name: &GroupName,
-        change: impl FnOnce(GroupSettings) -> GroupSettings,
-    ) -> Result<()> {
+    fn set_group(&mut self, queue: QueueId, name: &GroupName, settings: GroupSettings) -> Result<()> {
         let id = self.group_for(queue, Some(name))?;
         let group = self.tables.group_mut(id)?;
-        group.settings = change(group.settings);
+        group.limits = group.limits.with_settings(settings);
         self.review_group(id)?;
         self.drop_idle_group(id)
     }
@@ -93,7 +85,8 @@ impl<T: Tables> Step<'_, T> {
             name,
             ready: group.ready,
             active: group.active,
-            settings: group.settings,
+            settings: group.limits.settings(),
+            run_cap: group.limits.run_cap,
             rate_limited_until: rate.and_then(|rate| group.meter.next_at(rate, now)),
         }))
     }

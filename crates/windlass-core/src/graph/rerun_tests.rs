@@ -74,6 +74,17 @@ fn all_rows_are_run_again_when_the_node_is_named_or_something_before_it_runs_aga
     assert_eq!(running_rows(&run), [0, 1]);
 }
 
+/// A rerun that kept all its rows would start none, and would not end.
+#[test]
+fn a_matrix_of_which_no_row_failed_is_run_again_with_all_its_rows() {
+    let mut run = Run::new(vec![matrix(rows(2), false, None, node("a", &[]))]);
+    run.succeed("a");
+    run.succeed("a");
+    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    run.advance(vec![Happened::Rerun { nodes: vec![0], keep_rows: true }]);
+    assert_eq!(running_rows(&run), [0, 1]);
+}
+
 #[test]
 fn a_matrix_that_gave_up_runs_the_rows_again_that_it_gave_up() {
     let mut run = Run::new(vec![matrix(rows(4), true, Some(1), node("a", &[]))]);

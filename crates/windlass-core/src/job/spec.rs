@@ -5,6 +5,7 @@ use crate::id::{JobId, RunId};
 use crate::name::{CustomId, DedupKey, GroupName, JOB_LABELS_MAX, Kind, Labels, QueueName};
 use crate::payload::Payload;
 use crate::retry::{RETRY_DELAY_MS_MAX, RetryPolicy};
+use crate::store::check_cap;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -181,6 +182,11 @@ pub struct JobSpec {
     /// The run it belongs to. Only the steps of a run make such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// How many jobs of its group may be active at once, as its run says. It holds while the group has no cap of its own, from
+    /// when a job that says so becomes ready until the group has no ready and no active job. A new job replaces what earlier ones
+    /// said; a job that becomes ready again does not. Only the steps of a run make such jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_cap: Option<u32>,
 }
 
 const fn attempts_default() -> u32 {
@@ -212,6 +218,7 @@ impl JobSpec {
             metadata: BTreeMap::new(),
             trace: None,
             run: None,
+            group_cap: None,
         }
     }
 
@@ -236,14 +243,23 @@ impl JobSpec {
         if let Some(dedup) = &self.dedup {
             dedup.check()?;
         }
+        check_cap("group_cap", self.group_cap)?;
+        if self.group_cap.is_some() && self.group.is_none() {
+            return Err(Error::invalid("group_cap", "is the cap of a group, and the job names none; name its group"));
+        }
         self.check_metadata()
     }
 
-    /// Refuses a job that says it belongs to a run: only the run's own steps make those.
+    /// Refuses a job that says what only jobs of runs say: the run's own steps make those.
     pub fn check_outside(&self) -> Result<()> {
-        match self.run {
-            Some(run) => Err(Error::invalid("run", format!("only the steps of {run} make its jobs; leave it out"))),
-            None => Ok(()),
+        match (self.run, self.group_cap) {
+            (Some(run), _) => {
+                Err(Error::invalid("run", format!("only the steps of {run} make its jobs; leave it out")))
+            }
+            (None, Some(_)) => {
+                Err(Error::invalid("group_cap", "is only for jobs of runs; set the cap in the settings of the group"))
+            }
+            (None, None) => Ok(()),
         }
     }
 
@@ -352,6 +368,9 @@ impl NewJob {
         }
         if let Some(run) = spec.run {
             text(&run.to_string());
+        }
+        if let Some(cap) = spec.group_cap {
+            text(&cap.to_string());
         }
         hash.update(&spec.priority.to_le_bytes()).update(&[u8::from(spec.lifo)]);
         hash.update(&spec.attempts.to_le_bytes()).update(&spec.stalls.to_le_bytes());

@@ -157,6 +157,7 @@ fn single_changes() -> Vec<Change> {
         metadata: _,
         trace: _,
         run: _,
+        group_cap: _,
     } = spec();
     vec![
         |j| j.spec.queue = QueueName::new("mail2").unwrap(),
@@ -191,6 +192,8 @@ fn single_changes() -> Vec<Change> {
         |j| drop(j.spec.metadata.insert("ab".to_owned(), String::new())),
         |j| j.spec.run = Some(RunId::from_parts(0, 1)),
         |j| j.spec.run = Some(RunId::from_parts(0, 2)),
+        |j| j.spec.group_cap = Some(1),
+        |j| j.spec.group_cap = Some(2),
         |j| j.due = Due::DelayMs(0),
         |j| j.due = Due::DelayMs(1),
         |j| j.due = Due::At(Timestamp::from_ms(0)),

@@ -3,8 +3,8 @@
 
 use super::codec::{Reader, Stored, damaged, write_bytes, write_json};
 use crate::engine::{
-    ClaimMemo, DedupRow, Extra, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, Row, RunRow, Sub,
-    Worker,
+    ClaimMemo, DedupRow, Extra, Group, GroupId, GroupLimits, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, Row,
+    RunRow, Sub, Worker,
 };
 use crate::error::Result;
 use crate::id::{JobId, RunId, Token};
@@ -13,7 +13,7 @@ use crate::name::{GroupName, Kind, Labels, QueueName, WorkerId};
 use crate::payload::Payload;
 use crate::rate::Meter;
 use crate::schedule::Schedule;
-use crate::store::{GroupSettings, LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, RunState};
+use crate::store::{LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ stored!(Held { token, worker, expires_at });
 stored!(LastReport { token, state });
 stored!(Queue { id, name, settings, counts, vtime, meter, plain, named_ready });
 stored!(Lane { id, queue, kind, labels, jobs, ready, head });
-stored!(Group { id, queue, name, settings, ready, active, vtime, meter, parked, wake_at });
+stored!(Group { id, queue, name, limits, ready, active, vtime, meter, parked, wake_at });
 stored!(Sub { ready, vtime });
 stored!(DedupRow { owner, until, sticky, successor });
 stored!(ClaimMemo { request_id, fingerprint, token, rows });
@@ -144,7 +144,7 @@ macro_rules! stored_as_json {
         })+
     };
 }
-stored_as_json!(QueueSettings, GroupSettings, Meter, Labels, Worker, Schedule, RunItem);
+stored_as_json!(QueueSettings, GroupLimits, Meter, Labels, Worker, Schedule, RunItem);
 
 /// One of a few, by its place in a list that only grows at its end.
 macro_rules! stored_as_place {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::job::{Dedup, DedupBy, DedupMode, Failure, FailureClass, Progress};
 use crate::rate::Rate;
 use crate::schedule::Rule;
-use crate::store::{Beat, Kinds};
+use crate::store::{Beat, GroupSettings, Kinds};
 use proptest::prelude::*;
 use std::fmt::Debug;
 
@@ -78,7 +78,12 @@ fn group() -> Group {
         id: GroupId(1),
         queue: QueueId(2),
         name: Some(GroupName::new("tenant").unwrap()),
-        settings: GroupSettings { cap: Some(1), rate: Some(Rate { limit: 2, per_ms: 3 }), weight: Some(4) },
+        limits: GroupLimits {
+            cap: Some(1),
+            rate: Some(Rate { limit: 2, per_ms: 3 }),
+            weight: Some(4),
+            run_cap: Some(5),
+        },
         ready: 5,
         active: 6,
         vtime: 7,
@@ -270,4 +275,13 @@ fn schedule() -> Schedule {
         fired: 1,
         revision: 2,
     }
+}
+
+#[test]
+fn limits_of_a_group_are_read_from_what_was_written_as_its_settings() {
+    let settings = GroupSettings { cap: Some(1), rate: Some(Rate { limit: 2, per_ms: 3 }), weight: Some(4) };
+    let written = serde_json::to_string(&settings).unwrap();
+    let limits: GroupLimits = serde_json::from_str(&written).unwrap();
+    assert_eq!(limits, GroupLimits::default().with_settings(settings));
+    assert_eq!(serde_json::to_string(&limits).unwrap(), written, "without a cap of runs the form is the same");
 }

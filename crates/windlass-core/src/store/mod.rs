@@ -44,6 +44,7 @@ pub use runs::{
     RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
+pub(crate) use settings::check_cap;
 pub use settings::{GroupSettings, QueueSettings, Retention, RetentionRule, Setting, WEIGHT_MAX};
 pub use status::{
     Explanation, GroupPage, GroupStatus, GroupsRequest, MINUTES_KEPT, MetricsRequest, MinuteMetrics, QueueCounts,

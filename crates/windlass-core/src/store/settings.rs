@@ -87,7 +87,7 @@ impl GroupSettings {
     }
 }
 
-fn check_cap(field: &'static str, cap: Option<u32>) -> Result<()> {
+pub(crate) fn check_cap(field: &'static str, cap: Option<u32>) -> Result<()> {
     match cap {
         Some(0) => Err(Error::invalid(field, "is 0 and would stop everything; pause instead")),
         _ => Ok(()),
@@ -172,15 +172,6 @@ pub enum Setting {
         /// The new settings.
         settings: GroupSettings,
     },
-    /// The cap of one group; its rate and its weight stay. The group is made if it is not there.
-    GroupCap {
-        /// Of this queue.
-        queue: QueueName,
-        /// Which group.
-        group: GroupName,
-        /// How many of its jobs may be active at once.
-        cap: u32,
-    },
 }
 
 impl Setting {
@@ -189,7 +180,6 @@ impl Setting {
         match self {
             Self::Queue { settings, .. } => settings.check(),
             Self::Group { settings, .. } => settings.check(),
-            Self::GroupCap { cap, .. } => check_cap("group.cap", Some(*cap)),
             Self::Paused { .. } | Self::KindPaused { .. } => Ok(()),
         }
     }
@@ -200,8 +190,7 @@ impl Setting {
             Self::Queue { queue, .. }
             | Self::Paused { queue, .. }
             | Self::KindPaused { queue, .. }
-            | Self::Group { queue, .. }
-            | Self::GroupCap { queue, .. } => queue,
+            | Self::Group { queue, .. } => queue,
         }
     }
 }

@@ -81,8 +81,18 @@ pub struct GroupStatus {
     pub active: u64,
     /// How it is set, where it differs from its queue's settings for groups.
     pub settings: GroupSettings,
+    /// The cap that jobs of runs have set. It holds where `settings` has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_cap: Option<u32>,
     /// Out of turn until this time, because of its rate.
     pub rate_limited_until: Option<Timestamp>,
+}
+
+impl GroupStatus {
+    /// What holds for the group, if its queue has these settings for groups.
+    pub fn limits(&self, queue: GroupSettings) -> GroupSettings {
+        GroupSettings { cap: self.settings.cap.or(self.run_cap), ..self.settings }.or(queue)
+    }
 }
 
 /// What happened per minute, please.

@@ -5,7 +5,8 @@ use super::raw::Raw;
 use super::{Discord, enc, hex12};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `queue ready active time parked wake cap rate per weight meter lanes name`
+/// `queue ready active time parked wake cap rate per weight meter lanes name`; behind the cap may stand `/` and the one that jobs of
+/// runs have set, for which no group is remembered.
 struct Group<'a> {
     id: u64,
     queue: u64,
@@ -21,7 +22,8 @@ struct Group<'a> {
 impl<'a> Group<'a> {
     fn read(id: u64, text: &'a str) -> Option<Self> {
         let parts: Vec<&str> = text.splitn(13, ' ').collect();
-        let number = |at: usize| parts.get(at).and_then(|text| text.parse::<u64>().ok());
+        let own = |text: &&str| text.split('/').next().and_then(|text| text.parse::<u64>().ok());
+        let number = |at: usize| parts.get(at).and_then(own);
         let lanes = parts.get(11)?.split(',').filter_map(|lane| lane.parse().ok());
         Some(Self {
             id,

@@ -279,7 +279,7 @@ local function create(job, behind)
   local keep_s, keep_f = match(job.keep, '^(%S+) (%S+)$')
   j.keep_s, j.keep_f = E.opt(keep_s), E.opt(keep_f)
   if job.key then E.take_key(j, behind) end
-  if j.state == 'r' then j.group = job.group_name and E.group_for(j, q) or q.plain end
+  if j.state == 'r' then j.group = job.group_name and E.group_for(j, q, true) or q.plain end
   q[j.state] = q[j.state] + 1
   E.touch_queue(q)
   E.enter_group(j, q)

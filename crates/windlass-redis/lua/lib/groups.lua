@@ -21,13 +21,13 @@ function E.ring_queue(queue_id, count)
   E.rung_queues[queue_id] = max(E.rung_queues[queue_id] or 0, count or 8)
 end
 
--- What holds for a group: its own settings, then its queue's. Jobs that name no group have no limits of a group.
+-- What holds for a group: its own settings, then the cap that jobs of runs have set, then its queue's settings. Jobs that name no group have no limits of a group.
 function E.limits(g)
   if not g.name then return nil, nil, nil, 1 end
   local s = E.queue(g.queue).settings
   local rate, per = g.rate, g.per
   if not rate then rate, per = s.g_rate, s.g_per end
-  return g.cap or s.g_cap, rate, per, g.weight or s.g_weight or 1
+  return g.cap or g.run_cap or s.g_cap, rate, per, g.weight or s.g_weight or 1
 end
 
 -- Whether a group may be served, and when to look again if it may not.
@@ -75,7 +75,7 @@ end
 function E.review(g)
   if not g.name then return end
   local s = E.queue(g.queue).settings
-  if g.parked == 'N' and not (g.wake or g.cap or g.rate or s.g_cap or s.g_rate) then return end
+  if g.parked == 'N' and not (g.wake or g.cap or g.run_cap or g.rate or s.g_cap or s.g_rate) then return end
   local was = g.parked
   local parked, wake = standing(g)
   if was == parked and g.wake == wake then return end
@@ -163,12 +163,20 @@ function E.leave_group(j, q, from, group_id, to)
   if to ~= 'r' and to ~= 'a' then E.drop_idle(g) end
 end
 
--- The group of a job that becomes ready; nil when its record cannot be read.
-function E.group_for(j, q)
+-- The group of a job that becomes ready; nil when its record cannot be read. A cap that the job brings, the number among its
+-- flags, holds for the group: that of a new job in any case, and that of a job that was there before if the group has none, as
+-- after it was idle and forgotten.
+function E.group_for(j, q, is_new)
   if j.group then return j.group end
   if not E.has_flag(j, 'g') then return q.plain end
   if not E.head(j) or not j.group_name then return nil end
   local g = E.find_group(q.id, j.group_name) or E.make_group(q.id, j.group_name)
+  local cap = tonumber(match(j.flags, '%d+'))
+  if cap and g.run_cap ~= cap and (is_new or not g.run_cap) then
+    g.run_cap = cap
+    E.touch_group(g)
+    E.review(g)
+  end
   return g.id
 end
 

@@ -10,8 +10,8 @@
 --             worker
 --
 -- States: s scheduled, r ready, a active, S succeeded, F failed, C cancelled. Flags: g names a group, d has a dedup key,
--- k says itself how long it is kept, l heads its priority, q quarantined, x has a result, progress or failures, o has a log; and
--- behind them `@` and its run, for a job that has one.
+-- k says itself how long it is kept, l heads its priority, q quarantined, x has a result, progress or failures, o has a log; a
+-- number among them is the cap that the job brings for its group; and behind them `@` and its run, for a job that has one.
 
 E.HEAD = '^1 (%x+) (%x+) (%x+) (%x+) (%x+)(.-)\n'
 E.HEAD_REST = '^ (%S+) (%-?%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$'

@@ -8,7 +8,8 @@
 --         v<queue>         version of its lanes and settings, which claims are planned by
 --         k<queue> <lane>  number of the lane with this kind and these labels
 --         l<lane>          queue, ready jobs, jobs, head
--- GROUPS  <group>          queue, ready, active, virtual time, parked, wake time, settings, meter, lanes, name
+-- GROUPS  <group>          queue, ready, active, virtual time, parked, wake time, settings (behind the cap may stand `/` and the cap that jobs of
+--                          runs have set), meter, lanes, name
 --         n<queue> <name>  number of a group
 --         s<lane>:<group>  ready jobs of a group in a lane, and its place in the ring
 
@@ -214,9 +215,11 @@ function E.read_group(id, text)
     queue_id, ready, active, vtime, parked, wake, cap, rate, per, weight, meter, lanes, name =
       match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%u) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.+)$')
     if not queue_id then return nil end
+    -- Behind a slash stands the cap that jobs of runs have set.
+    local own, run_cap = match(cap, '^([^/]+)/(%d+)$')
     g = {
-      id = id, queue = tonumber(queue_id), parked = parked, wake = E.opt(wake), cap = E.opt(cap), rate = E.opt(rate),
-      per = E.opt(per), weight = E.opt(weight), meter = E.meter_of(meter),
+      id = id, queue = tonumber(queue_id), parked = parked, wake = E.opt(wake), cap = E.opt(own or cap), run_cap = tonumber(run_cap),
+      rate = E.opt(rate), per = E.opt(per), weight = E.opt(weight), meter = E.meter_of(meter),
     }
   end
   g.ready, g.active, g.vtime, g.name = tonumber(ready), tonumber(active), tonumber(vtime), name ~= '-' and sub(name, 2) or nil
@@ -257,8 +260,9 @@ function E.write_group(g)
     g.lanes_text = #lanes > 0 and concat(lanes, ',') or '-'
   end
   local settings = ' N - - - - - - '
-  if g.parked ~= 'N' or g.wake or g.cap or g.rate or g.weight or g.meter[1] then
-    settings = ' ' .. g.parked .. ' ' .. (g.wake and E.int(g.wake) or '-') .. ' ' .. E.or_dash(g.cap) .. ' ' .. E.or_dash(g.rate) .. ' '
+  if g.parked ~= 'N' or g.wake or g.cap or g.run_cap or g.rate or g.weight or g.meter[1] then
+    settings = ' ' .. g.parked .. ' ' .. (g.wake and E.int(g.wake) or '-') .. ' ' .. E.or_dash(g.cap)
+      .. (g.run_cap and '/' .. E.int(g.run_cap) or '') .. ' ' .. E.or_dash(g.rate) .. ' '
       .. E.or_dash(g.per) .. ' ' .. E.or_dash(g.weight) .. ' ' .. E.meter_text(g.meter) .. ' '
   end
   E.hput(E.GROUPS, g.id, g.queue .. ' ' .. g.ready .. ' ' .. g.active .. ' ' .. E.int(g.vtime) .. settings .. g.lanes_text

@@ -129,7 +129,7 @@ impl Facts {
         if let Some(until) = settings.rate.and_then(|rate| started.next_at(rate, now)) {
             return Ok(Reason::QueueRateLimited { until });
         }
-        if let Some(Group { active, settings: own, meter, name: Some(group), .. }) =
+        if let Some(Group { active, limits: own, meter, name: Some(group), .. }) =
             self.group.as_deref().and_then(|record| Group::read(record).ok())
         {
             let limits = own.or(settings.groups);

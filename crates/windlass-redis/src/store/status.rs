@@ -5,6 +5,7 @@ use super::change::event;
 use crate::directory::{settings_of, settings_text};
 use crate::reply::{Items, maybe, maybe_time, number, odd, one, text};
 use crate::scripts::AT;
+use windlass_core::engine::GroupLimits;
 use windlass_core::job::State;
 use windlass_core::name::{GroupName, QueueName};
 use windlass_core::rate::{Meter, Rate};
@@ -22,7 +23,7 @@ const SETTING_TRIES: usize = 32;
 pub(super) struct Group {
     pub(super) ready: u64,
     pub(super) active: u64,
-    pub(super) settings: GroupSettings,
+    pub(super) limits: GroupLimits,
     pub(super) meter: Meter,
     /// `None` for the jobs that name none.
     pub(super) name: Option<GroupName>,
@@ -36,9 +37,11 @@ impl Group {
             (Some(limit), Some(per_ms)) => Some(Rate { limit, per_ms }),
             _ => None,
         };
-        let settings = GroupSettings { cap: maybe(part(6)?)?, rate, weight: maybe(part(9)?)? };
+        // Behind a slash stands the cap that jobs of runs have set.
+        let (cap, run_cap) = part(6)?.split_once('/').unwrap_or((part(6)?, "-"));
+        let limits = GroupLimits { cap: maybe(cap)?, rate, weight: maybe(part(9)?)?, run_cap: maybe(run_cap)? };
         let name = part(12)?.strip_prefix('+').map(GroupName::new).transpose()?;
-        Ok(Self { ready: number(part(1)?)?, active: number(part(2)?)?, settings, meter: meter(part(10)?)?, name })
+        Ok(Self { ready: number(part(1)?)?, active: number(part(2)?)?, limits, meter: meter(part(10)?)?, name })
     }
 }
 
@@ -78,13 +81,13 @@ impl RedisStore {
         let mut groups = Vec::with_capacity(items.left());
         while items.left() > 0 {
             let record = items.bytes()?;
-            let Ok(Group { ready, active, settings, meter, name: Some(name) }) = text(&record).and_then(Group::read)
+            let Ok(Group { ready, active, limits, meter, name: Some(name) }) = text(&record).and_then(Group::read)
             else {
                 continue;
             };
-            let rate = settings.or(defaults).rate;
+            let (settings, run_cap, rate) = (limits.settings(), limits.run_cap, limits.or(defaults).rate);
             let rate_limited_until = rate.and_then(|rate| meter.next_at(rate, now));
-            groups.push(GroupStatus { name, ready, active, settings, rate_limited_until });
+            groups.push(GroupStatus { name, ready, active, settings, run_cap, rate_limited_until });
         }
         Ok(GroupPage { groups, more })
     }
@@ -108,12 +111,6 @@ impl RedisStore {
         setting.check()?;
         if let Setting::Group { queue, group, settings } = &setting {
             return self.set_group(queue, group, *settings, &setting).await;
-        }
-        if let Setting::GroupCap { queue, group, cap } = &setting {
-            let mut call = self.caller.script(AT.configure);
-            call.arg(queue.as_str()).arg("cap").arg(event(&FeedEvent::Settings(setting.clone()))?);
-            call.arg(group.as_str()).arg_fmt(*cap);
-            return one(self.caller.run_durably(call).await?).map(drop);
         }
         for _ in 0..SETTING_TRIES {
             let name = setting.queue();
@@ -242,7 +239,7 @@ fn merge(settings: &mut QueueSettings, setting: &Setting) {
         Setting::Paused { paused, .. } => settings.paused = *paused,
         Setting::KindPaused { kind, paused: true, .. } => drop(settings.paused_kinds.insert(kind.clone())),
         Setting::KindPaused { kind, .. } => drop(settings.paused_kinds.remove(kind)),
-        Setting::Group { .. } | Setting::GroupCap { .. } => {}
+        Setting::Group { .. } => {}
     }
 }
 

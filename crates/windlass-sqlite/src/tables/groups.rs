@@ -63,7 +63,7 @@ fn read_group(row: &Row<'_>) -> rusqlite::Result<Group> {
         id: GroupId(row.get::<_, Col<u64>>(0)?.0),
         queue: QueueId(row.get::<_, Col<u64>>(1)?.0),
         name: row.get::<_, Option<Name<_>>>(2)?.map(|name| name.0),
-        settings: row.get::<_, Option<Json<_>>>(3)?.map(|settings| settings.0).unwrap_or_default(),
+        limits: row.get::<_, Option<Json<_>>>(3)?.map(|limits| limits.0).unwrap_or_default(),
         ready: row.get::<_, Col<u64>>(4)?.0,
         active: row.get::<_, Col<u64>>(5)?.0,
         vtime: row.get::<_, Col<u64>>(6)?.0,
@@ -290,7 +290,7 @@ impl Groups {
     fn flush_groups<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for (id, dirt) in std::mem::take(&mut self.dirty) {
             let Some(group) = self.groups.get(&id) else { continue };
-            let settings = Some(&group.settings).filter(|settings| !settings.is_default()).map(json).transpose()?;
+            let settings = Some(&group.limits).filter(|limits| !limits.is_default()).map(json).transpose()?;
             let meter = Some(&group.meter).filter(|meter| !meter.is_empty()).map(json).transpose()?;
             let (ready, active, vtime) = (Col(group.ready), Col(group.active), Col(group.vtime));
             let (parked, wake_at) = (parked_code(group.parked), group.wake_at.map(Col));

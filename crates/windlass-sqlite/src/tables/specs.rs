@@ -30,6 +30,8 @@ struct Rest {
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<GroupName>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    group_cap: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     custom_id: Option<CustomId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
@@ -53,6 +55,7 @@ impl Rest {
         }
         let rest = Self {
             group: spec.group.clone(),
+            group_cap: spec.group_cap,
             custom_id: spec.custom_id.clone(),
             timeout_ms: spec.timeout_ms,
             retry: Some(&spec.retry).filter(|retry| **retry != RetryPolicy::default()).cloned(),
@@ -127,6 +130,7 @@ fn assemble(record: &Record, of: (QueueName, Kind, Labels), stored: Stored, byte
         retry: rest.retry.unwrap_or_default(),
         labels,
         group: rest.group,
+        group_cap: rest.group_cap,
         custom_id: rest.custom_id,
         dedup: rest.dedup,
         keep_for: rest.keep_for.unwrap_or_default(),

@@ -1,15 +1,13 @@
 //! Starting runs, and what can be done to them.
 
-use super::caps::GroupCap;
 use super::engine::Engine;
 use super::message::Message;
-use super::mind::{Inbox, Mind, Thought};
+use super::mind::{Inbox, Mind};
 use super::retry::{TRIES, TRY_AGAIN};
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +96,6 @@ impl Runs {
     pub async fn start_all(&self, runs: Vec<NewGraphRun>) -> Result<Vec<Result<(RunId, RunCreated)>>> {
         let mut ids = Vec::with_capacity(runs.len());
         let mut news = Vec::with_capacity(runs.len());
-        let mut caps = BTreeSet::new();
         // Runs of one graph are told of it once.
         let mut last: Option<(Arc<Graph>, Bytes)> = None;
         // Timeouts are counted by the store's clock; without one, what stands in the first entries is for people alone.
@@ -114,32 +111,28 @@ impl Runs {
                     bytes
                 }
             };
-            let (new, new_caps) = self.prepare(run, definition, now)?;
-            caps.extend(new_caps);
+            let new = self.prepare(run, definition, now)?;
             ids.push(new.id);
             news.push(new);
-        }
-        for cap in &caps {
-            self.store.configure(cap.setting()).await?;
         }
         let answers = self.create(news).await?;
         Ok(ids.into_iter().zip(answers).map(|(id, answer)| answer.map(|created| (id, created))).collect())
     }
 
-    fn prepare(&self, run: NewGraphRun, definition: Bytes, now: Timestamp) -> Result<(NewRun, BTreeSet<GroupCap>)> {
+    fn prepare(&self, run: NewGraphRun, definition: Bytes, now: Timestamp) -> Result<NewRun> {
         let id = run.id.unwrap_or_else(|| self.ids.next_run());
         let input = encode_input(&run.inputs)?.into();
         let name = run.graph.name.clone();
         let timeout_ms = run.graph.timeout_ms;
         let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
-        let Thought { mut steps, caps } = mind.think(Inbox::default(), now, &self.ids)?;
+        let mut steps = mind.think(Inbox::default(), now, &self.ids)?;
         let more = steps.len() > 1;
         let mut step = steps.swap_remove(0);
         // The engines do the rest, if it is too much for one step.
         step.wake =
             if more { Some(Due::Now) } else { timeout_ms.map(Due::DelayMs).filter(|_| !step.state.is_terminal()) };
         let keep_ms = run.keep.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
-        Ok((NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step }, caps))
+        Ok(NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step })
     }
 
     /// The ids are ours, so a call whose answer got lost may be repeated.

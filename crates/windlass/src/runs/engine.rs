@@ -1,7 +1,6 @@
 //! The engine: claims runs, thinks about them, commits what follows.
 
 use super::cache::Cache;
-use super::caps::ConfiguredCaps;
 use super::lost::{has_whole_inbox, lost_ends};
 use super::message::happened;
 use super::mind::{Inbox, Mind};
@@ -46,8 +45,6 @@ pub struct Engine {
     cache: Cache,
     poll: Duration,
     lease_ms: u64,
-    /// Caps of groups that this engine has configured.
-    caps: ConfiguredCaps,
 }
 
 impl Engine {
@@ -56,15 +53,7 @@ impl Engine {
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
         let id = WorkerId::new(format!("engine-{:016x}", random.next_u64()))?;
         let ids = Ids::new(Arc::new(SystemClock), random);
-        Ok(Self {
-            store,
-            id,
-            ids,
-            cache: Cache::default(),
-            poll: POLL,
-            lease_ms: LEASE_MS,
-            caps: ConfiguredCaps::default(),
-        })
+        Ok(Self { store, id, ids, cache: Cache::default(), poll: POLL, lease_ms: LEASE_MS })
     }
 
     /// How long to go without a look, in case a wake-up gets lost; one second when not said.
@@ -235,15 +224,8 @@ impl Engine {
         let check_again = lost.is_none();
         items.extend(lost.unwrap_or_default());
         let has_more = mind.is_late(now) && !has_whole_inbox(self.store.as_ref(), claimed).await?;
-        let thought = mind.think(Inbox { items, has_more, check_again }, now, &self.ids)?;
-        for cap in thought.caps {
-            // Once is enough: whoever changes it later means it.
-            if !self.caps.contains(&cap) {
-                retried(|| self.store.configure(cap.setting())).await?;
-                self.caps.insert(cap);
-            }
-        }
-        Ok((mind, thought.steps))
+        let steps = mind.think(Inbox { items, has_more, check_again }, now, &self.ids)?;
+        Ok((mind, steps))
     }
 
     /// Several steps of one run; the lease is kept until the last, which alone takes from the inbox.

@@ -1,6 +1,5 @@
 //! The job of a node that starts.
 
-use super::caps::GroupCap;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use windlass_core::artifact::ArtifactName;
@@ -51,13 +50,6 @@ impl Making<'_> {
         Ok(job)
     }
 
-    /// How many of the job's group may run at once, if its node says so. The workflow is the truth about it.
-    pub(super) fn cap(&self, job: &NewJob, node: usize) -> Option<GroupCap> {
-        let Work::Job(work) = &self.graph.nodes[node].work else { return None };
-        let (queue, group) = (job.spec.queue.clone(), job.spec.group.clone()?);
-        Some(GroupCap { queue, group, max: work.group_max? })
-    }
-
     fn spec(&self, node: &Node, work: &NodeJob, payload: &Value, scope: &NodeScope<'_>) -> Result<JobSpec, String> {
         let payload = Payload::json(payload).map_err(|error| error.to_string())?;
         let labels: Vec<String> = work.labels.iter().map(|label| label.fill(scope)).collect();
@@ -70,6 +62,7 @@ impl Making<'_> {
         spec.timeout_ms = work.timeout_ms;
         if let Some(group) = &work.group {
             spec.group = Some(GroupName::new(group.fill(scope)).map_err(|error| error.to_string())?);
+            spec.group_cap = work.group_max;
         }
         spec.run = Some(self.run);
         spec.metadata = BTreeMap::from([("node".to_owned(), node.id.clone())]);

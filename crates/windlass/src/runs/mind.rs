@@ -1,12 +1,11 @@
 //! What an engine knows of a run, and what follows from what has happened to it.
 
-use super::caps::GroupCap;
 use super::job::{Making, Start};
 use super::message::{Message, Occurred};
 use super::{decode_entry, encode_entry};
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume, settle};
@@ -47,15 +46,6 @@ pub(super) struct Inbox {
     pub(super) has_more: bool,
     /// The engine of the next claim has to look the open jobs up.
     pub(super) check_again: bool,
-}
-
-/// What follows.
-#[derive(Debug)]
-pub(super) struct Thought {
-    /// In their order; there always is one.
-    pub(super) steps: Vec<RunStep>,
-    /// Caps to configure before the steps are committed.
-    pub(super) caps: BTreeSet<GroupCap>,
 }
 
 impl Mind {
@@ -128,7 +118,7 @@ impl Mind {
     }
 
     /// What follows. The mind is then that of a run for which all of it was committed.
-    pub(super) fn think(&mut self, inbox: Inbox, now: Timestamp, ids: &Ids) -> Result<Thought> {
+    pub(super) fn think(&mut self, inbox: Inbox, now: Timestamp, ids: &Ids) -> Result<Vec<RunStep>> {
         let mut drafts = Drafts { check_again: inbox.check_again, ..Drafts::default() };
         let unsure = std::mem::take(&mut self.unsure);
         if unsure {
@@ -153,7 +143,7 @@ impl Mind {
         }
         let steps = drafts.steps(self);
         self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
-        Ok(Thought { steps, caps: drafts.caps })
+        Ok(steps)
     }
 
     /// What is to be decided of an inbox, and whether the run has timed out. Ends before the deadline are taken in here: a run that
@@ -195,10 +185,7 @@ impl Mind {
             self.note(now, &event);
             let job = match &event {
                 &Event::Started { node, instance, job } => match self.making().job(Start { node, instance, job }) {
-                    Ok(job) => {
-                        drafts.caps.extend(self.making().cap(&job, node));
-                        Some(job)
-                    }
+                    Ok(job) => Some(job),
                     Err(error) => {
                         drafts.unmade.insert((node, instance), drafts.units.len());
                         let error = Some(format!("its job could not be made: {error}"));
@@ -249,7 +236,6 @@ struct Drafts {
     /// The units of instances that were started and whose job cannot be made, by node and instance.
     unmade: HashMap<(usize, usize), usize>,
     cancels: Vec<JobId>,
-    caps: BTreeSet<GroupCap>,
     /// The run gets a message that asks for its open jobs to be looked up.
     check_again: bool,
 }
@@ -331,7 +317,7 @@ mod tests {
         let (graph, inputs) = (graph(), Arc::new(serde_json::json!({ "label": "" })));
         let mut mind = Mind::new(ids.next_run(), Arc::clone(&graph), Arc::clone(&inputs));
         let mut replayed = mind.clone();
-        let steps = mind.think(Inbox::default(), Timestamp::from_ms(0), &ids).unwrap().steps;
+        let steps = mind.think(Inbox::default(), Timestamp::from_ms(0), &ids).unwrap();
         assert!(steps.len() > 2, "{} commits", steps.len());
         let mut made = HashSet::new();
         for step in steps {

@@ -4,7 +4,6 @@
 //! unless it is told not to. Whoever starts a run need not stay: nothing of it lives in a process.
 
 mod cache;
-mod caps;
 mod client;
 mod engine;
 mod flow;

@@ -63,7 +63,7 @@ impl Limits {
         let new = match setting {
             Setting::Queue { settings, .. } => slack(settings.rate).max(slack(settings.groups.rate)),
             Setting::Group { settings, .. } => slack(settings.rate),
-            Setting::GroupCap { .. } | Setting::Paused { .. } | Setting::KindPaused { .. } => 0,
+            Setting::Paused { .. } | Setting::KindPaused { .. } => 0,
         };
         let known = self.slacks.entry(setting.queue().clone()).or_default();
         *known = new.max(*known);
@@ -75,7 +75,6 @@ impl Limits {
             Setting::KindPaused { kind, paused: false, .. } => drop(queue.paused_kinds.remove(kind)),
             Setting::Group { group, settings, .. } if settings.is_default() => drop(groups.remove(group)),
             Setting::Group { group, settings, .. } => drop(groups.insert(group.clone(), *settings)),
-            Setting::GroupCap { group, cap, .. } => groups.entry(group.clone()).or_default().cap = Some(*cap),
         }
     }
 
