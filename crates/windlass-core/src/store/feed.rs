@@ -1,7 +1,7 @@
 //! The feed: what changed, in order, to be read from any point.
 
 use super::queue::check_max;
-use super::runs::RunChange;
+use super::run_views::RunChange;
 use super::settings::Setting;
 use super::wire;
 use crate::error::{Error, Result};

@@ -10,6 +10,7 @@ mod feed;
 mod logs;
 mod messages;
 mod queue;
+mod run_views;
 mod runs;
 mod schedules;
 mod settings;
@@ -38,10 +39,11 @@ pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
 };
+pub use run_views::{Run, RunChange, RunList, RunPage, RunRead, RunView};
 pub use runs::{
     ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
-    RUN_TEXT_BYTES_MAX, Run, RunChange, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunList,
-    RunPage, RunRead, RunState, RunStep, RunStore, RunView, RunsClaimed,
+    RUN_TEXT_BYTES_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunStore,
+    RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub(crate) use settings::check_cap;

@@ -109,6 +109,7 @@ pub(super) mod large_number {
         Number(u64),
     }
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
     pub(in crate::store) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(number)
     }

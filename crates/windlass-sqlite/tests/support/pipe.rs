@@ -39,7 +39,7 @@ pub(crate) fn main(in_files: bool) {
 enum Request {
     /// Opens a store under the number in the header: a file, or memory without one.
     Open(Option<PathBuf>),
-    Call(Call),
+    Call(Box<Call>),
 }
 
 /// The body of a frame from the child.
@@ -103,7 +103,7 @@ impl Remote {
 
 impl HandleCall for Remote {
     async fn call(&self, call: Call) -> Result<Answer> {
-        match link().send(self.store, &self.clock, &Request::Call(call)).await {
+        match link().send(self.store, &self.clock, &Request::Call(Box::new(call))).await {
             Reply::Ok(answer) => Ok(answer),
             Reply::Error(error) => Err(error),
         }
@@ -122,15 +122,15 @@ fn link() -> &'static Link {
     LINK.get_or_init(|| {
         let program = std::env::current_exe().unwrap();
         let child = Command::new(program).arg(CHILD).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        // The child ends when its input does.
         let mut child = child.unwrap();
-        let from_child = child.stdout.take().unwrap();
-        std::thread::spawn(move || read_replies(from_child));
-        Link {
-            to_child: Mutex::new(child.stdin.take().unwrap()),
-            waiting: Mutex::default(),
-            last_number: Mutex::default(),
-        }
+        let (to_child, from_child) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let replies = move || {
+            read_replies(from_child);
+            // The child ends when its input does, with this process.
+            let _ = child.wait();
+        };
+        std::thread::Builder::new().name("replies".to_owned()).spawn(replies).unwrap();
+        Link { to_child: Mutex::new(to_child), waiting: Mutex::default(), last_number: Mutex::default() }
     })
 }
 
@@ -160,8 +160,9 @@ fn read_replies(mut from_child: ChildStdout) {
     while let Ok((frame, body)) = read_reply(&mut from_child) {
         let reply = serde_json::from_slice(&body).unwrap();
         // A caller that was dropped gets no answer.
-        if let Some(sender) = link().waiting.lock().remove(&frame) {
-            let _ = sender.send(reply);
+        let caller = link().waiting.lock().remove(&frame);
+        if let Some(caller) = caller {
+            let _ = caller.send(reply);
         }
     }
     link().waiting.lock().clear();
@@ -246,7 +247,7 @@ impl Request {
     /// A call is an object; a path is a string, or nothing.
     fn from_bytes(bytes: &[u8]) -> Result<Self> {
         match bytes.first() {
-            Some(b'{') => Call::from_json(bytes).map(Self::Call),
+            Some(b'{') => Call::from_json(bytes).map(|call| Self::Call(Box::new(call))),
             _ => Ok(Self::Open(serde_json::from_slice(bytes).unwrap())),
         }
     }
