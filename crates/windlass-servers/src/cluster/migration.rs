@@ -67,6 +67,11 @@ impl Cluster {
     pub fn merge_slot(&self, split: SplitSlot) -> Result<(), ServerError> {
         let SplitSlot { slot, source, owner, target } = split;
         self.restart(source)?;
+        // Until it is a replica it still has a record of the move, and `fix` would ask it to go on with it.
+        wait::until("the dead node is a replica", super::HEALTHY_WITHIN, || {
+            let role = self.node(source).and_then(|node| node.command(&["ROLE"])).map_err(|error| error.to_string())?;
+            if role.starts_with("slave") { Ok(()) } else { Err(format!("its role is {role}")) }
+        })?;
         let (target, id) = (self.node(target)?, self.node(owner)?.command(&["CLUSTER", "MYID"])?);
         target.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id])?;
         // Until the target accepts the owner it considers the slot as not served.
