@@ -54,7 +54,7 @@ macro_rules! contract {
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[expect(missing_docs, reason = "the variants are the methods, the fields their arguments")]
-        #[expect(clippy::large_enum_variant, reason = "a schedule is large; a box would be paid by whoever matches")]
+        #[expect(clippy::large_enum_variant, reason = "a schedule is large and rarely put; a box would complicate every match")]
         pub enum Call { $($($variant { $($arg: $input),* }),+),+ }
 
         impl Call {

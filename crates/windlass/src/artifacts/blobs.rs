@@ -341,3 +341,36 @@ impl Pieces for MemoryPieces {
         Ok((!piece.is_empty()).then_some(piece))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::random::StrongRandom;
+
+    async fn names(blobs: &dyn Blobs) -> (Vec<String>, Vec<String>) {
+        let Listing { objects, folders } = blobs.list("runs/a").await.unwrap();
+        (objects, folders)
+    }
+
+    #[tokio::test]
+    async fn an_object_in_parts_appears_when_it_is_complete_and_leaves_nothing_when_it_is_aborted() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FileBlobs::open(folder.path().to_str().unwrap(), Arc::new(StrongRandom::seeded(1))).unwrap();
+        for blobs in [&files as &dyn Blobs, &MemoryBlobs::default()] {
+            let mut upload = blobs.begin("runs/a/large").await.unwrap();
+            upload.put_part(vec![Bytes::from_static(b"one ")]).await.unwrap();
+            assert_eq!(names(blobs).await, (vec![], vec![]), "it is not complete");
+            upload.put_part(vec![Bytes::from_static(b"two")]).await.unwrap();
+            upload.complete().await.unwrap();
+            blobs.put("runs/a/x/small", vec![Bytes::from_static(b"s")]).await.unwrap();
+            assert_eq!(names(blobs).await, (vec!["large".to_owned()], vec!["x".to_owned()]));
+            assert_eq!(blobs.get("runs/a/large").await.unwrap().unwrap().read().await.unwrap(), b"one two");
+            let mut given_up = blobs.begin("runs/a/other").await.unwrap();
+            given_up.put_part(vec![Bytes::from_static(b"x")]).await.unwrap();
+            given_up.abort().await.unwrap();
+            assert!(blobs.get("runs/a/other").await.unwrap().is_none());
+        }
+        let left = fs::read_dir(folder.path().join("runs/a")).unwrap().count();
+        assert_eq!(left, 2, "the object and the folder, and nothing of the upload that was given up");
+    }
+}
