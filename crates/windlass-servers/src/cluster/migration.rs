@@ -62,18 +62,20 @@ impl Cluster {
         Ok(migration)
     }
 
-    /// Brings the keys of a split slot to its owner: starts the dead node, which joins as a replica, names the owner at the
-    /// target, runs `redis-cli --cluster fix`, and waits until the cluster is in order.
+    /// Brings the keys of a split slot to its owner: names the owner at the target, starts the dead node, which joins as a
+    /// replica, runs `redis-cli --cluster fix`, and waits until the cluster is in order.
     pub fn merge_slot(&self, split: SplitSlot) -> Result<(), ServerError> {
         let SplitSlot { slot, source, owner, target } = split;
+        // First, because nodes with `cluster-allow-replica-migration no` become replicas only if one message takes all of their
+        // slots. The target imports the slot, so its messages about the owner's slots would leave that one out.
+        let (target, id) = (self.node(target)?, self.node(owner)?.command(&["CLUSTER", "MYID"])?);
+        target.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id])?;
         self.restart(source)?;
         // Until it is a replica it still has a record of the move, and `fix` would ask it to go on with it.
         wait::until("the dead node is a replica", super::HEALTHY_WITHIN, || {
             let role = self.node(source).and_then(|node| node.command(&["ROLE"])).map_err(|error| error.to_string())?;
             if role.starts_with("slave") { Ok(()) } else { Err(format!("its role is {role}")) }
         })?;
-        let (target, id) = (self.node(target)?, self.node(owner)?.command(&["CLUSTER", "MYID"])?);
-        target.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id])?;
         // Until the target accepts the owner it considers the slot as not served.
         wait::until("the target is in order", super::HEALTHY_WITHIN, || super::is_in_order(target))?;
         self.fix()?;
