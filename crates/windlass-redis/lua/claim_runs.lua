@@ -6,42 +6,10 @@
 --         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come>`, and its items
 -- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted
 
-local ITEMS_MAX, BYTES_MAX, ALL_BYTES_MAX, PIECE = 1000, 4194304, 33554432, 64
 local engine, token, lease_ms, most, who, wanted = E.arg(), E.arg(), E.num(), E.num(), E.arg(), E.arg()
 local kinds, serves = {}, {}
 for i = E.at + 1, #ARGV do kinds[#kinds + 1], serves[ARGV[i]] = ARGV[i], true end
-local answer, count, bytes = { 'ok', E.int(now), '-' }, 0, 0
-
--- Reads the oldest items of inboxes: `items` of each run, and up to where they go. A few at a time, because they may be large. Runs
--- that come when there is enough are left without.
-local function read_items(runs)
-  local names, owners = {}, {}
-  local function read()
-    local found = E.hmget(E.INBOX, names)
-    for i, r in ipairs(owners) do
-      local item = found[i]
-      local size = item and #item or 0
-      if r.full or r.size > 0 and r.size + size > BYTES_MAX then
-        r.full = true
-      else
-        -- One that is not there is damage, and is not asked for again.
-        if item then r.items[#r.items + 1] = item end
-        r.upto, r.size, bytes = r.upto + 1, r.size + size, bytes + size
-      end
-    end
-    names, owners = {}, {}
-  end
-  for _, r in ipairs(runs) do
-    if bytes >= ALL_BYTES_MAX then break end
-    r.items, r.upto, r.size, r.full = {}, r.first, 0, false
-    for n = r.first, min(r.following, r.first + ITEMS_MAX) - 1 do
-      if r.full then break end
-      names[#names + 1], owners[#owners + 1] = E.numbered(r, n), r
-      if #names >= PIECE then read() end
-    end
-  end
-  read()
-end
+local answer, count = { 'ok', E.int(now), '-' }, 0
 
 local function hold(r)
   r.token, r.engine, r.expires, r.ready = token, engine, now + lease_ms, nil
@@ -60,7 +28,7 @@ if wanted ~= '-' then
   if not r then return { 'missing' } end
   if r.broken then return { 'corrupt' } end
   if (not r.token or r.expires <= now) and not E.run_rests(r) and serves[r.kind] then
-    read_items({ r })
+    E.read_items({ r })
     hold(r)
     E.finish()
   end
@@ -99,7 +67,7 @@ local function claim_kind(kind)
   for _, r in ipairs(woken[kind] or {}) do able[#able + 1] = r end
   local mine = {}
   for i = 1, min(#able, most - count) do mine[i] = able[i] end
-  read_items(mine)
+  E.read_items(mine)
   local held = 0
   for _, r in ipairs(mine) do
     if not r.items then break end

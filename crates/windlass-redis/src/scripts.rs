@@ -40,6 +40,7 @@ const CREATE: [&str; 2] = lib!["make", "create"];
 /// Refuses half a store: in every script, before anything else but the fast paths.
 const WHOLE: &str = include_str!("../lua/lib/whole.lua");
 const REGISTER: [&str; 1] = lib!["register"];
+const INBOX: [&str; 1] = lib!["inbox"];
 const STEPS: [&str; 1] = lib!["steps"];
 
 /// What a script may do.
@@ -151,7 +152,8 @@ scripts! {
     read_feed: Reads [] [],
     set_feed_events: Finishes [] [],
     create_runs: Writes [] [CREATE, STEPS],
-    claim_runs: Finishes [] [REGISTER],
+    claim_runs: Finishes [] [REGISTER, INBOX],
+    renew_runs: Finishes [] [INBOX],
     commit_runs: Finishes [] [CREATE, STEPS],
     send_to_runs: Finishes [] [STEPS],
     read_runs: Reads [] [],

@@ -16,8 +16,9 @@ use crate::store::{
     EnqueueRequest, Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest,
     JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun,
     QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
-    RunCreated, RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store,
-    StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus, check_batch, check_feed_events,
+    RunCreated, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed,
+    ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
+    check_batch, check_feed_events,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -204,6 +205,11 @@ impl<H: Host> RunStore for H {
         }
         let claimed = self.write(move |step| step.claim_runs(&request)).await?;
         Ok(RunsClaimed { mark, ..claimed })
+    }
+
+    async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>> {
+        check_batch(renewals.len())?;
+        self.write(move |step| step.renew_runs(&renewals)).await
     }
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {

@@ -10,8 +10,8 @@ use super::{
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
     ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
     RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
-    RunList, RunMessage, RunPage, RunRead, RunStore, RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo,
-    Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
+    RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed, ScheduleStore,
+    Setting, Store, StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId};
@@ -270,6 +270,8 @@ contract! {
         #[serde(with = "items")]
         CreateRuns = create_runs(runs: Vec<NewRun>) -> Vec<Result<RunCreated>>;
         ClaimRuns = claim_runs(request: RunClaim) -> RunsClaimed;
+        #[serde(with = "items")]
+        RenewRuns = renew_runs(renewals: Vec<RunRenewal>) -> Vec<Result<RunRenewed>>;
         #[serde(with = "items")]
         CommitRuns = commit_runs(commits: Vec<RunCommit>) -> Vec<Result<RunCommitted>>;
         #[serde(with = "items")]

@@ -41,9 +41,9 @@ pub use queue::{
 };
 pub use run_views::{Run, RunChange, RunList, RunPage, RunRead, RunView};
 pub use runs::{
-    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
-    RUN_TEXT_BYTES_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunStore,
-    RunsClaimed,
+    BEYOND_INBOX, ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
+    RUN_TEXT_BYTES_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed,
+    RunState, RunStep, RunStore, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub(crate) use settings::check_cap;

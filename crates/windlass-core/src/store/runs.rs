@@ -31,6 +31,9 @@ pub const INBOX_ITEMS_MAX: usize = 1_000;
 /// How long an ended run is kept when nobody says: 14 days.
 pub const RUN_KEPT_MS: u64 = 14 * 24 * 3_600 * 1_000;
 
+/// Why an inbox number of a commit or a renewal is rejected.
+pub const BEYOND_INBOX: &str = "is beyond the inbox; give that of the claim or of the last renewal";
+
 /// Runs, from their creation to their removal.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
@@ -39,6 +42,10 @@ pub trait RunStore: Send + Sync + 'static {
 
     /// Leases runs that have something to do: items in their inbox, a time that has come, or an engine that vanished.
     async fn claim_runs(&self, request: RunClaim) -> Result<RunsClaimed>;
+
+    /// Extends leases of claimed runs, and returns what has happened to each run since. For decisions that take longer than a
+    /// lease.
+    async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>>;
 
     /// Changes runs as their engine decided, each in one step, with the current lease only. A repeated commit is recognised.
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>>;
@@ -351,6 +358,38 @@ pub struct JobEnd {
     pub outputs: BTreeMap<String, String>,
 }
 
+/// Extends the lease of a claimed run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRenewal {
+    /// The proof of the claim.
+    pub lease: RunLease,
+    /// The lease ends this long after the call.
+    pub lease_ms: u64,
+    /// The number of the first inbox item to return: the `inbox_to` of the claim or of the last renewal.
+    pub inbox_from: u64,
+}
+
+impl RunRenewal {
+    /// Rejects a lease that is too short or too long.
+    pub fn check(&self) -> Result<()> {
+        check_lease_ms(self.lease_ms)
+    }
+}
+
+/// The answer to a renewal of a run's lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRenewed {
+    /// When the lease ends.
+    pub expires_at: Timestamp,
+    /// The inbox items from `inbox_from` on, oldest first. With many or large items not all of them: the next renewal returns more.
+    #[serde(default)]
+    pub inbox: Vec<RunItem>,
+    /// The number behind the last returned item, for the commit that handles the items and for the next renewal.
+    pub inbox_to: u64,
+    /// The number of items that were passed. Greater than the length of `inbox` if some of them cannot be read.
+    pub inbox_len: u64,
+}
+
 /// A step of a run, to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCommit {
@@ -358,7 +397,7 @@ pub struct RunCommit {
     pub lease: RunLease,
     /// How long the history was when the step was thought out.
     pub history_len: u64,
-    /// Up to where the inbox was handled: the `inbox_to` of the claim, or 0 when nothing of it was.
+    /// Up to where the inbox was handled: the `inbox_to` of the claim or of the last renewal, or 0 when nothing of it was.
     pub inbox_to: u64,
     /// The lease is kept for so long, because there is more to come; `None` lets go of it.
     pub lease_ms: Option<u64>,

@@ -225,6 +225,18 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
             Answer::ClaimRuns(RunsClaimed { runs: vec![claimed], now: at(4), next_at: Some(at(5)), mark: WorkMark(3) }),
         ),
         (
+            Call::RenewRuns { renewals: vec![RunRenewal { lease: run_lease(), lease_ms: 10_000, inbox_from: 6 }] },
+            Answer::RenewRuns(vec![
+                Ok(RunRenewed {
+                    expires_at: at(5),
+                    inbox: vec![RunItem::Message { at: at(4), body: "stop".to_owned() }],
+                    inbox_to: 7,
+                    inbox_len: 1,
+                }),
+                Err(Error::LeaseLost),
+            ]),
+        ),
+        (
             Call::CommitRuns {
                 commits: vec![RunCommit {
                     lease: run_lease(),

@@ -78,6 +78,7 @@ fn items(call: &Call) -> usize {
         Call::Fire { request } => request.jobs.len(),
         Call::CreateRuns { runs } => runs.len(),
         Call::ClaimRuns { request } => request.max as usize,
+        Call::RenewRuns { renewals } => renewals.len(),
         Call::CommitRuns { commits } => commits.len(),
         Call::SendToRuns { messages } => messages.len(),
         Call::ReadRuns { reads } => reads.len(),

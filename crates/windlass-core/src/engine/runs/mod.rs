@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::id::{RunId, Token};
 use crate::job::Held;
 use crate::store::{
-    ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim, RunCommit,
-    RunCommitted, RunCreated, RunItem, RunLease, RunState, RunStep, RunsClaimed, check_batch,
+    BEYOND_INBOX, ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim,
+    RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed, RunState, RunStep, RunsClaimed,
+    check_batch,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -217,7 +218,7 @@ impl<T: Tables> Step<'_, T> {
             return if made { Ok(repeated) } else { Err(Error::LeaseLost) };
         }
         if inbox_to > row.inbox_next {
-            return Err(Error::invalid("inbox_to", "is beyond the inbox; give that of the claim"));
+            return Err(Error::invalid("inbox_to", BEYOND_INBOX));
         }
         let jobs = self.all_or_none(jobs)?;
         self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
@@ -293,13 +294,33 @@ impl<T: Tables> Step<'_, T> {
         Ok(runs.len())
     }
 
-    /// The oldest items of an inbox, and the number behind the last one that was looked at. One that cannot be read is left
-    /// out, and counts as handled with the others.
-    fn oldest_items(&mut self, row: &RunRow) -> Result<(Vec<RunItem>, u64)> {
-        let found = self.tables.inbox(row.id, row.inbox_first, INBOX_ITEMS_MAX)?;
+    /// See [`RunStore::renew_runs`](crate::store::RunStore::renew_runs).
+    pub fn renew_runs(&mut self, renewals: &[RunRenewal]) -> Result<Vec<Result<RunRenewed>>> {
+        Ok(renewals.iter().map(|renewal| self.renew_run(renewal)).collect())
+    }
+
+    fn renew_run(&mut self, renewal: &RunRenewal) -> Result<RunRenewed> {
+        renewal.check()?;
+        let before = self.wanted_run(renewal.lease.run)?;
+        let held = before.held.clone().filter(|held| held.token == renewal.lease.token).ok_or(Error::LeaseLost)?;
+        if renewal.inbox_from > before.inbox_next {
+            return Err(Error::invalid("inbox_from", BEYOND_INBOX));
+        }
+        let expires_at = self.now.plus_ms(renewal.lease_ms);
+        let row = RunRow { held: Some(Held { expires_at, ..held }), ..before.clone() };
+        self.tables.put_run(Some(&before), &row)?;
+        let from = renewal.inbox_from.max(row.inbox_first);
+        let (inbox, inbox_to) = self.items_from(&row, from)?;
+        Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to - from })
+    }
+
+    /// The oldest items of an inbox from one on, and the number behind the last one that was read. One that cannot be read is
+    /// left out, and counts as handled with the others.
+    fn items_from(&mut self, row: &RunRow, from: u64) -> Result<(Vec<RunItem>, u64)> {
+        let found = self.tables.inbox(row.id, from, INBOX_ITEMS_MAX)?;
         // Those that are not there at all are passed when nothing else follows.
         let end = if found.len() < INBOX_ITEMS_MAX { Some(row.inbox_next) } else { None };
-        let (mut inbox, mut bytes, mut to) = (Vec::new(), 0, row.inbox_first);
+        let (mut inbox, mut bytes, mut to) = (Vec::new(), 0, from);
         for (number, item) in found {
             bytes += item.as_ref().map_or(0, weight);
             if bytes > INBOX_BYTES && !inbox.is_empty() {
@@ -317,7 +338,7 @@ impl<T: Tables> Step<'_, T> {
         let held = Held { token, worker: claim.engine.clone(), expires_at };
         let row = RunRow { held: Some(held), ready: None, ..before.clone() };
         self.tables.put_run(Some(before), &row)?;
-        let (inbox, inbox_to) = self.oldest_items(&row)?;
+        let (inbox, inbox_to) = self.items_from(&row, row.inbox_first)?;
         Ok(ClaimedRun {
             lease: RunLease { run: row.id, token },
             expires_at,

@@ -15,8 +15,9 @@ use text::{Record, digits, item, state, state_letter, view};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
-    ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease,
-    RunList, RunMessage, RunPage, RunRead, RunStep, RunStore, RunView, RunsClaimed, check_batch,
+    BEYOND_INBOX, ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted,
+    RunCreated, RunItem, RunLease, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore,
+    RunView, RunsClaimed, check_batch,
 };
 use windlass_core::{Error, Result};
 
@@ -126,6 +127,21 @@ impl RedisStore {
         runs
     }
 
+    async fn renew_some(&self, renewals: &[RunRenewal]) -> Result<Vec<Result<RunRenewed>>> {
+        let mut call = self.caller.script(AT.renew_runs);
+        for RunRenewal { lease, lease_ms, inbox_from } in renewals {
+            call.arg_fmt(lease.run).arg_fmt(lease.token).arg_fmt(lease_ms).arg_fmt((*inbox_from).min(ENTRY_MAX));
+        }
+        let mut items = self.caller.items(call).await?;
+        renewals
+            .iter()
+            .map(|renewal| {
+                let (word, found) = (items.text()?, items.list()?);
+                Ok(renewed(&word, found, renewal.lease.run))
+            })
+            .collect()
+    }
+
     async fn read_some(&self, reads: &[RunRead]) -> Result<Vec<Option<RunView>>> {
         let mut call = self.caller.script(AT.read_runs);
         for read in reads {
@@ -192,11 +208,7 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
     let parts: Vec<&str> = held.split(' ').collect();
     let [expires_at, inbox_to, woken] = parts[..] else { return Err(odd("a lease is too short")) };
     let inbox_to: u64 = number(inbox_to)?;
-    let mut members = items.list()?;
-    let mut inbox = Vec::with_capacity(members.left());
-    while members.left() > 0 {
-        inbox.extend(item(&members.bytes()?));
-    }
+    let inbox = readable_items(&mut items.list()?)?;
     Ok(ClaimedRun {
         lease: RunLease { run: id, token },
         expires_at: time(expires_at)?,
@@ -211,6 +223,15 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         inbox_len: inbox_to.saturating_sub(inbox_first),
         woken: woken == "1",
     })
+}
+
+/// The items of an inbox without those that cannot be read.
+fn readable_items(members: &mut Items) -> Result<Vec<RunItem>> {
+    let mut inbox = Vec::with_capacity(members.left());
+    while members.left() > 0 {
+        inbox.extend(item(&members.bytes()?));
+    }
+    Ok(inbox)
 }
 
 /// A run in a page.
@@ -268,8 +289,25 @@ fn committed(answer: &str, commit: &RunCommit) -> Result<RunCommitted> {
         ("lost", _) => Err(Error::LeaseLost),
         ("missing", _) => Err(not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
-        ("beyond", _) => Err(Error::invalid("inbox_to", "is beyond the inbox; give that of the claim")),
+        ("beyond", _) => Err(Error::invalid("inbox_to", BEYOND_INBOX)),
         ("refused", rest) => Err(refused(rest, commit.step())),
+        _ => Err(odd(answer)),
+    }
+}
+
+fn renewed(answer: &str, mut found: Items, run: RunId) -> Result<RunRenewed> {
+    match answer.split_once(' ').unwrap_or((answer, "")) {
+        ("ok", numbers) => {
+            let mut numbers = numbers.split(' ');
+            let mut next = || numbers.next().unwrap_or_default();
+            let (expires_at, from, inbox_to) = (time(next())?, number::<u64>(next())?, number::<u64>(next())?);
+            let inbox = readable_items(&mut found)?;
+            Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to.saturating_sub(from) })
+        }
+        ("lost", _) => Err(Error::LeaseLost),
+        ("missing", _) => Err(not_found(run)),
+        ("corrupt", _) => Err(unreadable(run)),
+        ("beyond", _) => Err(Error::invalid("inbox_from", BEYOND_INBOX)),
         _ => Err(odd(answer)),
     }
 }
@@ -332,6 +370,22 @@ impl RunStore for RedisStore {
         }
         let (now, next_at) = (items.time()?, maybe_time(&items.text()?)?);
         Ok(RunsClaimed { runs: Self::claimed_runs(&mut items, token), now, next_at, mark })
+    }
+
+    async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>> {
+        check_batch(renewals.len())?;
+        let checks: Vec<Result<()>> = renewals.iter().map(RunRenewal::check).collect();
+        let sound: Vec<RunRenewal> =
+            renewals.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(renewal, _)| *renewal).collect();
+        let mut answers = Vec::with_capacity(sound.len());
+        for piece in sound.chunks(PIECE) {
+            answers.extend(self.renew_some(piece).await?);
+        }
+        let mut answers = answers.into_iter();
+        Ok(checks
+            .into_iter()
+            .map(|check| check.and_then(|()| answers.next().unwrap_or(Err(Error::LeaseLost))))
+            .collect())
     }
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
