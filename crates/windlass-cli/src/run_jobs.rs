@@ -137,7 +137,7 @@ impl RunJobs {
     pub(crate) fn json(&self, status: &RunStatus) -> Value {
         let mut value = run_view::run_json(&status.run);
         let nodes: Vec<Value> = (0..status.graph.nodes.len()).map(|node| self.node_json(status, node)).collect();
-        value["inputs"] = status.inputs.clone();
+        value["inputs"] = Value::clone(&status.inputs);
         value["nodes"] = Value::Array(nodes);
         value["cancelled"] = json!(status.progress.cancelled);
         value["timed_out"] = json!(status.progress.timed_out);

@@ -175,7 +175,7 @@ async fn a_long_history_is_read_to_its_end() {
     tokio::time::timeout(LONG, told).await.expect("it ends");
     let (whole, spared) = (status(&store, run).await, status(&sparing, run).await);
     assert_eq!((whole.run.state, said.0.load(Ordering::Relaxed)), (RunState::Succeeded, 4));
-    assert_eq!((spared.progress, spared.times), (whole.progress, whole.times));
+    assert_eq!((&spared.progress, &spared.times), (&whole.progress, &whole.times));
     working.drain().await;
 }
 

@@ -185,7 +185,7 @@ async fn a_stuck_run_is_cancelled_also_when_nothing_of_it_can_be_started() {
     let cancelled = tokio::time::timeout(LONG, runs.cancel(run, "enough")).await.expect("it does not hang");
     assert_eq!(cancelled.unwrap(), RunState::Cancelled);
     let status = runs.status(run).await.unwrap().unwrap();
-    assert_eq!((status.run.stuck, status.progress.cancelled.as_deref()), (None, Some("enough")));
+    assert_eq!((status.run.stuck.clone(), status.progress.cancelled.as_deref()), (None, Some("enough")));
     let outcomes: Vec<_> = status.progress.nodes.iter().map(|node| node.outcome).collect();
     let (done, not_run) = (Some(Outcome::Succeeded), Some(Outcome::Cancelled));
     assert_eq!(outcomes, [done, not_run, not_run, not_run], "what was done is not undone");

@@ -1,62 +1,70 @@
-//! What an engine remembers of runs, so that a step costs what is new and not what has been.
+//! The states of runs that an engine keeps in memory, so that a step costs what is new and not the whole history.
 
-use super::mind::Mind;
+use super::kinds::{Definition, LoadedRun};
 use std::collections::HashMap;
 use std::sync::Arc;
-use windlass_core::graph::Graph;
 use windlass_core::id::RunId;
+use windlass_core::name::Kind;
 
-/// Nodes of all runs that are remembered together.
-const NODES_MAX: usize = 500_000;
-/// Graphs that are remembered though no run of them is.
-const GRAPHS_MAX: usize = 256;
+/// The most memory that the states take together, as they report it.
+const BYTES_MAX: usize = 192 << 20;
+/// Definitions that are kept although no run of them is.
+const DEFINITIONS_MAX: usize = 256;
 
-#[derive(Debug, Default)]
+/// A run, its size, and when it was put here.
+struct Entry {
+    loaded: LoadedRun,
+    size: usize,
+    used: u64,
+}
+
+#[derive(Default)]
 pub(super) struct Cache {
-    minds: HashMap<RunId, (u64, Mind)>,
-    graphs: HashMap<[u8; 16], Arc<Graph>>,
-    nodes: usize,
-    clock: u64,
+    runs: HashMap<RunId, Entry>,
+    definitions: HashMap<(Kind, [u8; 16]), Definition>,
+    bytes: usize,
+    uses: u64,
 }
 
 impl Cache {
-    /// What is known of a run. Whoever takes it puts it back when the store agrees.
-    pub(super) fn take(&mut self, run: RunId) -> Option<Mind> {
-        let (_, mind) = self.minds.remove(&run)?;
-        self.nodes -= mind.graph.nodes.len();
-        Some(mind)
+    /// Takes a run out. It is put back when the store has acknowledged its step.
+    pub(super) fn take(&mut self, run: RunId) -> Option<LoadedRun> {
+        let entry = self.runs.remove(&run)?;
+        self.bytes -= entry.size;
+        Some(entry.loaded)
     }
 
-    pub(super) fn put(&mut self, mind: Mind) {
-        self.clock += 1;
-        self.nodes += mind.graph.nodes.len();
-        if let Some((_, old)) = self.minds.insert(mind.run, (self.clock, mind)) {
-            self.nodes -= old.graph.nodes.len();
+    pub(super) fn put(&mut self, loaded: LoadedRun) {
+        self.uses += 1;
+        let (run, size) = (loaded.run, loaded.state.size());
+        self.bytes += size;
+        if let Some(old) = self.runs.insert(run, Entry { loaded, size, used: self.uses }) {
+            self.bytes -= old.size;
         }
-        if self.nodes > NODES_MAX {
-            self.forget_half();
+        if self.bytes > BYTES_MAX {
+            self.drop_older_half();
         }
     }
 
-    fn forget_half(&mut self) {
-        let mut stamps: Vec<u64> = self.minds.values().map(|(stamp, _)| *stamp).collect();
-        let middle = stamps.len() / 2;
-        let (_, &mut edge, _) = stamps.select_nth_unstable(middle);
-        self.minds.retain(|_, (stamp, _)| *stamp > edge);
-        self.nodes = self.minds.values().map(|(_, mind)| mind.graph.nodes.len()).sum();
+    fn drop_older_half(&mut self) {
+        let mut used: Vec<u64> = self.runs.values().map(|entry| entry.used).collect();
+        let middle = used.len() / 2;
+        let (_, &mut edge, _) = used.select_nth_unstable(middle);
+        self.runs.retain(|_, entry| entry.used > edge);
+        self.bytes = self.runs.values().map(|entry| entry.size).sum();
     }
 
-    pub(super) fn graph(&self, hash: [u8; 16]) -> Option<Arc<Graph>> {
-        self.graphs.get(&hash).cloned()
+    pub(super) fn definition(&self, kind: &Kind, hash: [u8; 16]) -> Option<Definition> {
+        self.definitions.get(&(kind.clone(), hash)).cloned()
     }
 
-    pub(super) fn put_graph(&mut self, hash: [u8; 16], graph: Arc<Graph>) {
-        if self.graphs.len() >= GRAPHS_MAX {
-            self.graphs.retain(|_, graph| Arc::strong_count(graph) > 1);
+    pub(super) fn put_definition(&mut self, kind: &Kind, hash: [u8; 16], definition: Definition) {
+        if self.definitions.len() >= DEFINITIONS_MAX {
+            self.definitions.retain(|_, definition| Arc::strong_count(definition) > 1);
         }
-        if self.graphs.len() >= 4 * GRAPHS_MAX {
-            self.graphs.clear();
+        if self.definitions.len() >= 4 * DEFINITIONS_MAX {
+            self.definitions.clear();
         }
-        self.graphs.insert(hash, graph);
+        self.definitions.insert((kind.clone(), hash), definition);
     }
 }

@@ -1,11 +1,9 @@
 //! Starting runs, and what can be done to them.
 
 use super::engine::Engine;
-use super::message::Message;
-use super::mind::{Inbox, Mind};
+use super::graph::{GraphState, Inbox, Message, encode_definition, encode_input, graph_kind};
 use super::retry::{TRIES, TRY_AGAIN};
 use super::status::RunStatus;
-use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
 use serde_json::Value;
 use std::fmt;
@@ -124,10 +122,11 @@ impl Runs {
         let input = encode_input(&run.inputs)?.into();
         let name = run.graph.name.clone();
         let timeout_ms = run.graph.timeout_ms;
-        let mut mind = Mind::new(id, run.graph, Arc::new(run.inputs));
-        let mut steps = mind.think(Inbox::default(), now, &self.ids)?;
+        let mut state = GraphState::new(id, run.graph, Arc::new(run.inputs));
+        let mut steps = state.decide(Inbox::default(), now, &self.ids)?;
         let more = steps.len() > 1;
         let mut step = steps.swap_remove(0);
+        step.summary = state.summary();
         // The engines do the rest, if it is too much for one step.
         step.wake =
             if more { Some(Due::Now) } else { timeout_ms.map(Due::DelayMs).filter(|_| !step.state.is_terminal()) };
@@ -250,11 +249,11 @@ impl Runs {
     /// Starts a new run of what another one ran, with other inputs: those that are given replace those of the other.
     pub async fn fork(&self, run: RunId, inputs: serde_json::Map<String, Value>) -> Result<RunId> {
         let status = self.wanted(run).await?;
-        let mut all = status.inputs;
+        let mut all = Value::clone(&status.inputs);
         if let Value::Object(all) = &mut all {
             all.extend(inputs);
         }
-        self.start(NewGraphRun::new(status.graph).inputs(all)).await
+        self.start(NewGraphRun::new(Arc::clone(&status.graph)).inputs(all)).await
     }
 
     /// Waits until a run has ended, for at most `time`; `None` when it has not. It never hangs.

@@ -1,37 +1,29 @@
-//! Where a run stands, for people.
+//! The status of a graph run, for people.
 
-use super::{decode_definition, decode_entry, decode_input};
-use serde_json::Value;
+use super::graph::{GraphState, decode_definition, decode_entry, decode_input};
+use std::ops::Deref;
 use std::sync::Arc;
 use windlass_core::Result;
-use windlass_core::graph::{Event, Graph, Progress};
+use windlass_core::graph::Event;
 use windlass_core::id::RunId;
 use windlass_core::store::{Run, RunRead, Store};
 use windlass_core::time::Timestamp;
 
-/// When a node started and ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeTimes {
-    /// When its first job was enqueued.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub ended_at: Option<Timestamp>,
-}
-
-/// A run, its graph, and how far it is.
+/// A run, and the state of its graph: the fields of [`GraphState`] can be read through the status.
 #[derive(Clone, Debug)]
 pub struct RunStatus {
     /// What a listing shows.
     pub run: Run,
-    /// What is run.
-    pub graph: Arc<Graph>,
-    /// What it was given.
-    pub inputs: Value,
-    /// How far it is.
-    pub progress: Progress,
-    /// When what happened, by node.
-    pub times: Vec<NodeTimes>,
+    state: GraphState,
+    /// The history entries that `state` contains.
     seen: u64,
+}
+
+impl Deref for RunStatus {
+    type Target = GraphState;
+    fn deref(&self) -> &GraphState {
+        &self.state
+    }
 }
 
 const ENTRIES_READ: u32 = 10_000;
@@ -43,9 +35,8 @@ impl RunStatus {
         let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
         let graph = Arc::new(decode_definition(&view.definition.unwrap_or_default())?);
         let inputs = decode_input(&view.input.unwrap_or_default())?;
-        let times = vec![NodeTimes::default(); graph.nodes.len()];
-        let progress = Progress::new(&graph);
-        let mut status = Self { run: view.run, graph, inputs, progress, times, seen: 0 };
+        let state = GraphState::new(run, graph, Arc::new(inputs));
+        let mut status = Self { run: view.run, state, seen: 0 };
         for entry in &view.history {
             let (at, event) = decode_entry(entry)?;
             status.take_in(at, &event);
@@ -56,11 +47,11 @@ impl RunStatus {
         Ok(Some(status))
     }
 
-    /// The same run before anything has happened to it: what is read on from there is all of its history.
+    /// The same run before the first entry of its history, which is read from there.
     #[must_use]
     pub fn rewound(&self) -> Self {
-        let (progress, times) = (Progress::new(&self.graph), vec![NodeTimes::default(); self.graph.nodes.len()]);
-        Self { progress, times, seen: 0, ..self.clone() }
+        let state = GraphState::new(self.run.id, Arc::clone(&self.graph), Arc::clone(&self.inputs));
+        Self { run: self.run.clone(), state, seen: 0 }
     }
 
     /// Whether the history went on after what was taken in, as far as is known.
@@ -97,43 +88,9 @@ impl RunStatus {
         view.history.iter().map(|entry| decode_entry(entry)).collect::<Result<_>>().map(Some)
     }
 
-    /// Takes in what was read on.
+    /// Applies an event that was read on.
     pub fn take_in(&mut self, at: Timestamp, event: &Event) {
-        self.progress.apply(&self.graph, event);
-        self.note(at, event);
+        self.state.apply(at, event);
         self.seen += 1;
-    }
-
-    fn note(&mut self, at: Timestamp, event: &Event) {
-        let all = 0..self.times.len();
-        match event {
-            Event::Started { node, .. } => {
-                if let Some(times) = self.times.get_mut(*node) {
-                    times.started_at.get_or_insert(at);
-                }
-            }
-            Event::Ended { node, .. } | Event::Settled { node, .. } | Event::Stopping { node } => {
-                self.note_end(at, *node..node + 1);
-            }
-            Event::Cancelled { .. } | Event::TimedOut => self.note_end(at, all),
-            Event::Rerun { nodes, .. } => {
-                for &node in nodes {
-                    if let Some(times) = self.times.get_mut(node) {
-                        *times = NodeTimes::default();
-                    }
-                }
-            }
-            Event::Begun | Event::Expanded { .. } | Event::Finished { .. } => {}
-        }
-    }
-
-    fn note_end(&mut self, at: Timestamp, nodes: std::ops::Range<usize>) {
-        for node in nodes {
-            if let (Some(times), Some(progress)) = (self.times.get_mut(node), self.progress.nodes.get(node))
-                && progress.outcome.is_some()
-            {
-                times.ended_at.get_or_insert(at);
-            }
-        }
     }
 }

@@ -168,9 +168,8 @@ pub(super) async fn audit_runs(store: Arc<dyn Store>, ledger: &RunLedger) -> Res
 }
 
 fn fault_of(status: Option<&RunStatus>) -> Option<String> {
-    let Some(RunStatus { run: Run { state, .. }, progress, .. }) = status else {
-        return Some("was acknowledged and is not in the store".to_owned());
-    };
+    let Some(status) = status else { return Some("was acknowledged and is not in the store".to_owned()) };
+    let (Run { state, .. }, progress) = (&status.run, &status.progress);
     if !state.is_terminal() {
         return Some("was acknowledged and has not ended".to_owned());
     }

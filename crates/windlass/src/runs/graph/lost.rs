@@ -4,47 +4,55 @@
 //! these instances, so an engine looks for their jobs when it has rebuilt a run from its history, and when an inbox has items that
 //! cannot be read.
 
-use super::message::{Occurred, asks_for_check, job_ended};
-use super::mind::{JOBS_MAX, Mind};
-use super::retry::retried;
+use super::message::{Occurred, asks_for_check, happened, job_ended};
+use super::state::GraphState;
+use super::steps::{Inbox, JOBS_MAX};
+use crate::runs::kind::Turn;
+use crate::runs::retry::retried;
 use std::collections::HashSet;
 use windlass_core::Result;
 use windlass_core::graph::{End, Happened, Outcome};
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::Job;
-use windlass_core::store::{ClaimedRun, JobEnd, RunItem, RunRead, Store};
+use windlass_core::store::{JobEnd, RunItem, RunRead};
 use windlass_core::time::Timestamp;
 
 /// Jobs that are looked up in one call.
 const JOBS_READ: usize = 100;
 
-/// The ends of a claimed run's jobs that its inbox does not have; `None` when they cannot be known yet, and the engine of the
-/// next claim has to look again.
-pub(super) async fn lost_ends(
-    store: &dyn Store,
-    claimed: &ClaimedRun,
-    mind: &mut Mind,
-    now: Timestamp,
-) -> Result<Option<Vec<Occurred>>> {
+/// What has happened to a claimed run, with the ends of jobs that its inbox does not have.
+pub(super) async fn whole_inbox(state: &mut GraphState, turn: &Turn) -> Result<Inbox> {
+    let mut items: Vec<Occurred> = turn.claimed().inbox.iter().cloned().filter_map(happened).collect();
+    let lost = lost_ends(state, turn).await?;
+    let check_again = lost.is_none();
+    items.extend(lost.unwrap_or_default());
+    let has_more = state.is_late(turn.now()) && !has_whole_inbox(turn).await?;
+    Ok(Inbox { items, has_more, check_again })
+}
+
+/// The ends of a claimed run's jobs that its inbox does not have; `None` when they cannot be known yet, and have to be looked up
+/// after the next claim.
+async fn lost_ends(state: &mut GraphState, turn: &Turn) -> Result<Option<Vec<Occurred>>> {
+    let claimed = turn.claimed();
     let ended: HashSet<JobId> = claimed.inbox.iter().filter_map(ended_job).collect();
     // A short run that goes on has not lost anything: only decisions of several commits could leave a job out.
-    let rebuilt = mind.jobs_unchecked && (ended.is_empty() || mind.history_len > JOBS_MAX as u64);
+    let rebuilt = state.jobs_unchecked && (ended.is_empty() || claimed.history_len > JOBS_MAX as u64);
     let has_unreadable = claimed.inbox_len > claimed.inbox.len() as u64;
     if !rebuilt && !has_unreadable && !claimed.inbox.iter().any(asks_for_check) {
         return Ok(Some(Vec::new()));
     }
-    let open: Vec<JobId> = mind.progress.running_jobs().filter(|job| !ended.contains(job)).collect();
+    let open: Vec<JobId> = state.progress.running_jobs().filter(|job| !ended.contains(job)).collect();
     let mut lost = Vec::new();
     for ids in open.chunks(JOBS_READ) {
-        let jobs = retried(|| store.get(ids.to_vec())).await?;
-        lost.extend(ids.iter().zip(jobs).filter_map(|(id, job)| lost_end(mind.run, *id, job, now)));
+        let jobs = retried(|| turn.store().get(ids.to_vec())).await?;
+        lost.extend(ids.iter().zip(jobs).filter_map(|(id, job)| lost_end(state.run, *id, job, turn.now())));
     }
     // A job may have ended after the claim, and may be removed already: then its end is in the inbox by now, and the next claim
-    // hands it out.
-    if !lost.is_empty() && !has_whole_inbox(store, claimed).await? {
+    // returns it.
+    if !lost.is_empty() && !has_whole_inbox(turn).await? {
         return Ok(None);
     }
-    mind.jobs_unchecked = false;
+    state.jobs_unchecked = false;
     Ok(Some(lost))
 }
 
@@ -55,9 +63,10 @@ fn ended_job(item: &RunItem) -> Option<JobId> {
     }
 }
 
-/// Whether the claim handed out everything that is in the inbox now.
-pub(super) async fn has_whole_inbox(store: &dyn Store, claimed: &ClaimedRun) -> Result<bool> {
-    let read = || store.read_runs(vec![RunRead::brief(claimed.lease.run)]);
+/// Whether the claim returned everything that is in the inbox now.
+async fn has_whole_inbox(turn: &Turn) -> Result<bool> {
+    let claimed = turn.claimed();
+    let read = || turn.store().read_runs(vec![RunRead::brief(claimed.lease.run)]);
     let view = retried(read).await?.pop().flatten();
     Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox_len))
 }

@@ -1,4 +1,4 @@
-//! What can be said to a graph run.
+//! Messages to graph runs.
 
 use serde::{Deserialize, Serialize};
 use windlass_core::graph::{End, Happened, Outcome};
@@ -7,10 +7,10 @@ use windlass_core::job::State;
 use windlass_core::store::{JobEnd, RunItem, RunMessage};
 use windlass_core::time::Timestamp;
 
-/// Something said to a graph run.
+/// A message to a graph run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
-pub(super) enum Message {
+pub(in super::super) enum Message {
     /// Stop.
     Cancel {
         /// In the words of who says it.
@@ -31,10 +31,10 @@ pub(super) enum Message {
 }
 
 impl Message {
-    pub(super) fn to(&self, run: RunId) -> RunMessage {
+    pub(in super::super) fn to(&self, run: RunId) -> RunMessage {
         let body = serde_json::to_string(self).unwrap_or_default();
         let (interrupts, reopens) = match self {
-            // Whoever thinks about the run now must not start anything after this is acknowledged.
+            // A decision that is being made must not start anything after the message is acknowledged.
             Self::Cancel { .. } => (true, false),
             Self::Rerun { .. } | Self::Resume => (false, true),
             Self::CheckJobs => (false, false),

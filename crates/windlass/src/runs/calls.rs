@@ -1,0 +1,160 @@
+//! The calls that an engine makes to its store: claims, reads, and the commits of decisions.
+
+use super::kind::Turn;
+use super::kinds::LoadedRun;
+use super::retry::retried;
+use bytes::Bytes;
+use std::sync::Arc;
+use windlass_core::id::RunId;
+use windlass_core::name::{Kind, WorkerId};
+use windlass_core::store::{
+    RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunView, RunsClaimed, Store,
+};
+use windlass_core::{Error, Result};
+
+/// Runs of one claim.
+const RUNS_MAX: u32 = 256;
+/// The longest reason for which a run is stuck, in bytes.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// A decision that was made.
+pub(super) struct Decided {
+    pub(super) loaded: LoadedRun,
+    pub(super) turn: Turn,
+    pub(super) steps: Result<Vec<RunStep>>,
+}
+
+/// Lets a run decide.
+pub(super) async fn decide(mut loaded: LoadedRun, mut turn: Turn) -> Decided {
+    let steps = loaded.decide(&mut turn).await;
+    Decided { loaded, turn, steps }
+}
+
+/// The calls of one engine.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) engine: WorkerId,
+    /// The lease of a claimed run.
+    pub(super) lease_ms: u64,
+}
+
+impl Calls {
+    /// Claims runs of these kinds, or the one run if it is of one of them.
+    pub(super) async fn claim(&self, kinds: Vec<Kind>, run: Option<RunId>) -> Result<RunsClaimed> {
+        let claim = RunClaim { engine: self.engine.clone(), kinds, run, max: RUNS_MAX, lease_ms: self.lease_ms };
+        self.store.claim_runs(claim).await
+    }
+
+    pub(super) async fn read(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
+        retried(|| self.store.read_runs(reads.clone())).await
+    }
+
+    pub(super) async fn definition(&self, run: RunId) -> Result<Bytes> {
+        let view = self.read(vec![RunRead { definition: true, ..RunRead::brief(run) }]).await?.pop().flatten();
+        view.and_then(|view| view.definition).ok_or_else(|| Error::corrupt("its definition is not there"))
+    }
+
+    /// Commits whose answer got lost are repeated as they were.
+    pub(super) async fn commit(&self, commits: &[RunCommit]) -> Result<Vec<Result<RunCommitted>>> {
+        if commits.is_empty() {
+            return Ok(Vec::new());
+        }
+        retried(|| self.store.commit_runs(commits.to_vec())).await
+    }
+
+    /// Commits a decision. Returns the run if it goes on and its state is that of the store.
+    pub(super) async fn commit_decision(&self, decided: Decided) -> Option<LoadedRun> {
+        let Decided { loaded, turn, steps } = decided;
+        let run = turn.claimed().lease.run;
+        let done = match steps {
+            Ok(steps) => self.commit_in_turn(loaded, &turn, steps).await,
+            Err(error) if error.is_retryable() => Err(error),
+            Err(error) => self.commit(&[stuck(&turn, &error)]).await.map(|_| None),
+        };
+        done.unwrap_or_else(|error| {
+            // Its lease ends, and it is tried again.
+            tracing::warn!(%run, %error, "a run could not be advanced");
+            None
+        })
+    }
+
+    /// Commits the steps of one run one after the other. The lease is kept until the last, which alone takes from the inbox.
+    /// Returns the run if its state is that of the store.
+    pub(super) async fn commit_in_turn(
+        &self,
+        loaded: LoadedRun,
+        turn: &Turn,
+        steps: Vec<RunStep>,
+    ) -> Result<Option<LoadedRun>> {
+        let (mut history_len, last) = (turn.claimed().history_len, steps.len() - 1);
+        let mut loaded = Some(loaded);
+        for (at, step) in steps.into_iter().enumerate() {
+            let mut next = RunCommit { history_len, ..commit_of(turn, step) };
+            if at < last {
+                (next.inbox_to, next.lease_ms) = (0, Some(self.lease_ms));
+            }
+            match self.commit(std::slice::from_ref(&next)).await?.pop() {
+                Some(Ok(committed)) if at < last => history_len = committed.history_len,
+                Some(answer) => return Ok(self.finish(&next, loaded.take(), answer).await),
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Handles the answer to a commit. Returns the run if it goes on and its state is that of the store.
+    pub(super) async fn finish(
+        &self,
+        made: &RunCommit,
+        loaded: Option<LoadedRun>,
+        answer: Result<RunCommitted>,
+    ) -> Option<LoadedRun> {
+        let run = made.lease.run;
+        match (loaded, answer) {
+            (Some(loaded), Ok(committed)) => {
+                let is_stored = loaded.history_len == committed.history_len;
+                return Some(loaded).filter(|_| is_stored && !made.step.state.is_terminal());
+            }
+            // Another engine goes on with it.
+            (_, Ok(_) | Err(Error::LeaseLost | Error::NotFound { .. })) => {}
+            (Some(_), Err(error)) if !error.is_retryable() => {
+                tracing::warn!(%run, %error, "a step of a run was refused");
+                // It would be refused again and again: the run is stuck until somebody looks at it. Its lease is still held.
+                let parked = self.commit(&[stuck_after(made.lease, made.history_len, &error)]).await;
+                if let Err(error) | Ok(Some(Err(error))) = parked.map(|mut answers| answers.pop()) {
+                    tracing::warn!(%run, %error, "a run could not be marked as stuck");
+                }
+            }
+            // Its lease ends, and it is tried again.
+            (_, Err(error)) => tracing::warn!(%run, %error, "a step of a run could not be committed"),
+        }
+        None
+    }
+}
+
+/// The commit of a decision of one step.
+pub(super) fn commit_of(turn: &Turn, step: RunStep) -> RunCommit {
+    let claimed = turn.claimed();
+    RunCommit {
+        lease: claimed.lease,
+        history_len: claimed.history_len,
+        inbox_to: turn.inbox_to(),
+        lease_ms: None,
+        step,
+    }
+}
+
+/// Marks a claimed run as stuck, with the reason. Its inbox stays as it is.
+pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
+    let claimed = turn.claimed();
+    stuck_after(claimed.lease, claimed.history_len, error)
+}
+
+/// The same for a run that could not be loaded or whose history has grown since.
+pub(super) fn stuck_after(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
+    let mut why = error.to_string();
+    why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+    let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
+    RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step }
+}

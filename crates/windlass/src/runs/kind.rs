@@ -1,0 +1,148 @@
+//! Kinds of runs: what an engine needs to advance the runs of one kind.
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use windlass_core::Result;
+use windlass_core::id::{Ids, RunId};
+use windlass_core::name::Kind;
+use windlass_core::store::{ClaimedRun, RunItem, RunRenewed, RunStep, Store};
+use windlass_core::time::Timestamp;
+
+/// How runs of one kind are advanced. An [`Engine`](super::Engine) claims runs, rebuilds the state of each from its history,
+/// lets its kind decide, and commits the steps.
+///
+/// A kind has four duties: it decodes a definition, replays history into a state, decides from what has happened, and
+/// summarizes the state for people. Everything that later decisions depend on has to be in the history: any process may make
+/// the next decision, from a state that it has rebuilt.
+pub trait RunKind: Send + Sync + 'static {
+    /// A decoded definition. Runs with the same definition share it.
+    type Definition: Send + Sync + 'static;
+    /// The state of one run. An engine keeps it in memory between decisions, as long as there is room.
+    type State: Send + 'static;
+
+    /// The kind that the runs have in the store.
+    fn kind(&self) -> Result<Kind>;
+
+    /// Decodes a definition. A run whose definition is refused is stuck.
+    fn decode(&self, definition: &[u8]) -> Result<Self::Definition>;
+
+    /// The state of a run before the first entry of its history.
+    fn begin(&self, run: RunId, definition: &Arc<Self::Definition>, input: &[u8]) -> Result<Self::State>;
+
+    /// Applies history entries in order.
+    fn replay(&self, state: &mut Self::State, entries: &[Bytes]) -> Result<()>;
+
+    /// Decides what follows from what has happened. Returns the steps to commit, at least one; the last one contains the state
+    /// of the run and its next wake-up. Afterwards `state` is the state as if all of them had been committed.
+    ///
+    /// It may take longer than the lease of the run, which the engine renews meanwhile. It may be dropped at any await and made
+    /// again by another process. A run whose decision fails is stuck, unless the error is retryable.
+    fn decide(&self, state: &mut Self::State, turn: &mut Turn) -> impl Future<Output = Result<Vec<RunStep>>> + Send;
+
+    /// A short text for listings.
+    fn summarize(&self, state: &Self::State) -> String;
+
+    /// Whether an inbox can belong to a run in this state. If not, the engine rebuilds the state from history. A store that fails
+    /// over may lose an acknowledged commit; another commit may then have taken its place in the history.
+    fn accepts(&self, _state: &Self::State, _inbox: &[RunItem]) -> bool {
+        true
+    }
+
+    /// About how much memory a state takes, in bytes.
+    fn size(&self, _state: &Self::State) -> usize {
+        1_024
+    }
+}
+
+/// What a decision is made from.
+pub struct Turn {
+    store: Arc<dyn Store>,
+    ids: Ids,
+    claimed: ClaimedRun,
+    now: Timestamp,
+    arrivals: Arc<Arrivals>,
+    inbox_to: u64,
+}
+
+impl Turn {
+    pub(super) fn new(store: Arc<dyn Store>, ids: Ids, claimed: ClaimedRun, now: Timestamp) -> Self {
+        let inbox_to = claimed.inbox_to;
+        Self { store, ids, claimed, now, arrivals: Arc::default(), inbox_to }
+    }
+
+    /// The run as it was claimed, with the oldest items of its inbox.
+    pub fn claimed(&self) -> &ClaimedRun {
+        &self.claimed
+    }
+
+    /// The time of the claim, by the store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The store of the run.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Makes ids of jobs.
+    pub fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
+    /// Waits for items that arrive in the inbox after the claim. The commit of this decision takes what was returned here from
+    /// the inbox, too. Nothing is lost if the returned future is dropped.
+    pub async fn arrivals(&mut self) -> Vec<RunItem> {
+        let (items, inbox_to) = self.arrivals.next().await;
+        self.inbox_to = inbox_to;
+        items
+    }
+
+    /// Up to where the decision has read the inbox.
+    pub(super) fn inbox_to(&self) -> u64 {
+        self.inbox_to
+    }
+
+    pub(super) fn inbox(&self) -> Arc<Arrivals> {
+        Arc::clone(&self.arrivals)
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("claimed", &self.claimed).field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// Items that renewals of a lease have returned and that the decision has not read yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    unread: Mutex<Option<(Vec<RunItem>, u64)>>,
+    added: Notify,
+}
+
+impl Arrivals {
+    /// Adds the items of a renewal.
+    pub(super) fn add(&self, renewed: RunRenewed) {
+        if renewed.inbox.is_empty() {
+            return;
+        }
+        let mut unread = self.unread.lock();
+        let (items, inbox_to) = unread.get_or_insert_default();
+        items.extend(renewed.inbox);
+        *inbox_to = renewed.inbox_to;
+        self.added.notify_one();
+    }
+
+    async fn next(&self) -> (Vec<RunItem>, u64) {
+        loop {
+            if let Some(unread) = self.unread.lock().take() {
+                return unread;
+            }
+            self.added.notified().await;
+        }
+    }
+}
