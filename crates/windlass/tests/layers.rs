@@ -132,12 +132,56 @@ async fn a_timeout_counts_as_one_and_a_jobs_own_goes_before_it() {
     assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Timeout, "it took longer than 60000 ms"));
 }
 
+/// Drops the call of its handler when the handler says that it has begun.
+#[derive(Clone)]
+struct DropWhenBegun(Arc<tokio::sync::Notify>);
+
+#[derive(Clone)]
+struct DropWhenBegunService<S>(S, DropWhenBegun);
+
+impl<S> Layer<S> for DropWhenBegun {
+    type Service = DropWhenBegunService<S>;
+    fn layer(&self, inner: S) -> Self::Service {
+        DropWhenBegunService(inner, self.clone())
+    }
+}
+
+impl<S> Service<Ctx> for DropWhenBegunService<S>
+where
+    S: Service<Ctx, Response = Returned, Error = JobError>,
+    S::Future: Send + 'static,
+{
+    type Response = Returned;
+    type Error = JobError;
+    type Future = futures::future::BoxFuture<'static, Result<Returned, JobError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JobError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, ctx: Ctx) -> Self::Future {
+        let (call, begun) = (self.0.call(ctx), Arc::clone(&self.1.0));
+        Box::pin(async move {
+            tokio::select! {
+                result = call => result,
+                () = begun.notified() => Err(JobError::new("dropped")),
+            }
+        })
+    }
+}
+
 /// A thread cannot be ended from outside, so its handler is told.
 #[tokio::test]
 async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
     type Told = tokio::sync::mpsc::UnboundedSender<u32>;
     #[expect(clippy::needless_pass_by_value, reason = "handlers are given what they ask for")]
-    fn until_told(_job: One, ctx: Ctx, told: State<Told>) -> Result<u32, JobError> {
+    fn until_told(
+        _job: One,
+        ctx: Ctx,
+        begun: State<Arc<tokio::sync::Notify>>,
+        told: State<Told>,
+    ) -> Result<u32, JobError> {
+        begun.notify_one();
         // Both ways of noticing it.
         tokio::runtime::Handle::current().block_on(ctx.stopped());
         assert!(ctx.is_stopped());
@@ -146,14 +190,15 @@ async fn a_blocking_handler_is_told_to_stop_when_a_layer_drops_it() {
     }
     let store = windlass::open("memory://").unwrap();
     let (told, mut tells) = tokio::sync::mpsc::unbounded_channel::<u32>();
-    let timeout = Timeout::new(Duration::from_millis(1));
-    let worker = Worker::builder(Arc::clone(&store)).without_runs().state(told).handle_blocking(until_told);
-    let worker = worker.handler_layer(Noting("outer", Notes::default())).handler_layer(timeout).build().unwrap();
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let worker = Worker::builder(Arc::clone(&store)).without_runs().state(told).state(Arc::clone(&begun));
+    let worker = worker.handle_blocking(until_told).handler_layer(Noting("outer", Notes::default()));
+    let worker = worker.handler_layer(DropWhenBegun(begun)).build().unwrap();
     let (stopper, client) = (worker.stopper(), windlass::Client::new(store));
     let test = async {
         let ticket = client.enqueue(One).await.unwrap();
         let ended = ticket.wait(HANG_GUARD).await.unwrap();
-        assert!(matches!(ended, Waited::Failed(Some(failure)) if failure.class == FailureClass::Timeout));
+        assert!(matches!(ended, Waited::Failed(Some(failure)) if failure.message == "dropped"));
         assert_eq!(tokio::time::timeout(HANG_GUARD, tells.recv()).await.unwrap(), Some(1));
         stopper.drain();
     };

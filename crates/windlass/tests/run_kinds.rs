@@ -216,7 +216,11 @@ async fn a_counter_ends_with_its_last_message_whichever_engine_decides() {
         assert_eq!(view(&store, run).await.run.state, RunState::Running);
         send(&store, run, message, false).await;
         // One that has the state in memory, and one that replays the history.
-        if nth == 1 { engine().settle().await.unwrap() } else { warm.settle().await.unwrap() };
+        if nth == 1 {
+            engine().settle().await.unwrap()
+        } else {
+            warm.settle().await.unwrap()
+        };
     }
     let view = view(&store, run).await;
     assert_eq!((view.run.state, view.run.inbox_len), (RunState::Succeeded, 0));
