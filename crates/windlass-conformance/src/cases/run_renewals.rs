@@ -438,7 +438,7 @@ async fn renewals_of_one_call_are_answered_each_on_its_own(ctx: Ctx) {
             RunRenewal { lease_ms: 0, ..first },
             stranger,
             second,
-            RunRenewal { lease: RunLease { token: first.lease.token, ..second.lease }, ..second },
+            RunRenewal { lease: RunLease { token: Token::from_bits(7), ..second.lease }, ..second },
             RunRenewal { inbox_from: 1, ..first },
             RunRenewal { inbox_from: 9, ..second },
         ])
