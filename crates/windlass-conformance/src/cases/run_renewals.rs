@@ -78,11 +78,11 @@ async fn send_all(ctx: &Ctx, run: RunId, bodies: &[&str]) {
 }
 
 fn bodies(items: &[RunItem]) -> Vec<&str> {
-    let body = |item| match item {
-        &RunItem::Message { ref body, .. } => body.as_str(),
+    let bodies = items.iter().map(|item| match item {
+        RunItem::Message { body, .. } => body.as_str(),
         other @ RunItem::JobEnded(_) => panic!("{other:?}"),
-    };
-    items.iter().map(body).collect()
+    });
+    bodies.collect()
 }
 
 /// The messages of a renewal, its `inbox_to` and its `inbox_len`.
