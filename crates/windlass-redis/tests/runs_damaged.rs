@@ -15,8 +15,8 @@ use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Due, NewJob};
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    ClaimedRun, JobQueue, ListOrder, NewRun, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead, RunState,
-    RunStep, RunStore, Sweep, SweepKind,
+    ClaimedRun, JobQueue, ListOrder, NewRun, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead, RunRenewal,
+    RunState, RunStep, RunStore, Sweep, SweepKind,
 };
 use windlass_core::time::VirtualClock;
 use windlass_redis::RedisStore;
@@ -228,6 +228,33 @@ fn a_damaged_item_is_left_out() {
         scene.raw.delete("inbox", field(b"one")).await;
         let run = scene.claim().await.remove(0);
         assert_eq!((run.inbox.len(), run.inbox_to, run.inbox_len), (1, 3, 3));
+    });
+}
+
+/// A renewal passes damaged items as a claim does.
+#[test]
+fn a_renewal_passes_damaged_items_and_is_refused_for_a_damaged_run() {
+    block(async {
+        let scene = Scene::new().await;
+        let run = scene.runs[0];
+        scene.end_jobs().await;
+        let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
+        for body in ["one", "two", "three"] {
+            let body = body.to_owned();
+            let message = RunMessage { run, body, interrupts: false, reopens: false, ended_with: None };
+            scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
+        }
+        let items = scene.raw.items("inbox").await;
+        let field = |end: &[u8]| items.iter().find(|(_, item)| item.ends_with(end)).unwrap().0.clone();
+        scene.raw.set("inbox", field(b"two"), "nonsense").await;
+        scene.raw.delete("inbox", field(b"three")).await;
+        let renewal = RunRenewal { lease: claimed.lease, lease_ms: LEASE_MS, inbox_from: claimed.inbox_to };
+        let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
+        assert!(matches!(&renewed.inbox[..], [RunItem::Message { body, .. }] if body == "one"), "{renewed:?}");
+        assert_eq!((renewed.inbox_to, renewed.inbox_len), (claimed.inbox_to + 3, 3));
+        scene.raw.set("runs", run.to_string(), "nonsense").await;
+        let refused = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
     });
 }
 

@@ -16,8 +16,8 @@ use windlass_core::name::{DedupKey, GroupName, Kind, QueueName, WorkerId};
 use windlass_core::payload::Payload;
 use windlass_core::store::{
     Change, ChangeMany, ChangeManyOp, ChangeOp, EnqueueRequest, Filter, GroupSettings, JobQueue, LogAppend, LogLine,
-    LogSink, LogStream, MINUTES_KEPT, NewRun, QueueSettings, RunClaim, RunCommit, RunState, RunStep, RunStore, Setting,
-    Sweep, SweepKind,
+    LogSink, LogStream, MINUTES_KEPT, NewRun, QueueSettings, RunClaim, RunCommit, RunMessage, RunRenewal, RunState,
+    RunStep, RunStore, Setting, Sweep, SweepKind,
 };
 use windlass_core::time::{Timestamp, VirtualClock};
 use windlass_redis::link::Script;
@@ -411,6 +411,57 @@ fn commits_that_cancel_many_jobs_are_bounded_by_work() {
             answer.unwrap();
         }
         assert_eq!(set.store.queues().await.unwrap()[0].counts.cancelled, 2_000);
+    });
+}
+
+/// Creates runs, claims them, and sends so many messages of so many bytes to each; the renewals that return these.
+async fn renewals_of_messages(
+    store: &RedisStore,
+    runs: std::ops::Range<u128>,
+    count: usize,
+    bytes: usize,
+) -> Vec<RunRenewal> {
+    let mut renewals = Vec::new();
+    for run in runs.map(|n| RunId::from_parts(0, n)) {
+        create_run(store, run, RunStep::nothing()).await;
+        let engine = WorkerId::new("e").unwrap();
+        let claim =
+            RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(run), max: 1, lease_ms: 60_000 };
+        let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
+        let message = RunMessage { run, body: "x".repeat(bytes), interrupts: false, reopens: false, ended_with: None };
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(if bytes > 1_000 { 2 } else { 500 });
+            assert!(store.send_to_runs(vec![message.clone(); some]).await.unwrap().iter().all(Result::is_ok));
+            left -= some;
+        }
+        renewals.push(RunRenewal { lease, lease_ms: 60_000, inbox_from: 0 });
+    }
+    renewals
+}
+
+/// An engine renews all of its runs in one call, and each of them may have got many or large messages.
+#[test]
+fn renewals_of_many_runs_with_many_or_large_messages_are_bounded_by_work() {
+    let set = Counted::new();
+    block(async {
+        let mut renewals = renewals_of_messages(&set.store, 1..9, 1_000, 1).await;
+        renewals.extend(renewals_of_messages(&set.store, 10..14, 20, 1 << 20).await);
+        renewals.extend(renewals_of_messages(&set.store, 20..320, 1, 1).await);
+        let (mut found, mut rounds) = (0, 0);
+        while found < 8 * 1_000 + 4 * 20 + 300 {
+            let answers = set.store.renew_runs(renewals.clone()).await.unwrap();
+            let before = found;
+            for (renewal, answer) in renewals.iter_mut().zip(answers) {
+                let renewed = answer.unwrap();
+                assert_eq!(renewal.inbox_from + renewed.inbox.len() as u64, renewed.inbox_to);
+                found += renewed.inbox.len();
+                renewal.inbox_from = renewed.inbox_to;
+            }
+            assert!(found > before, "every call returns some of the {found} items that are left");
+            rounds += 1;
+        }
+        assert!(rounds < 30, "{rounds} calls");
     });
 }
 

@@ -11,8 +11,9 @@ use windlass_core::id::{JobId, RunId};
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, Failure, FailureClass, NewJob, Retry, State};
 use windlass_core::name::Kind;
 use windlass_core::store::{
-    Change, ChangeMany, ChangeManyOp, ChangeOp, ClaimedJob, EnqueueRequest, Enqueued, Filter, JobQueue, ListRequest,
-    NewRun, Outcome, OutcomeKind, ReportRequest, RunClaim, RunCommit, RunItem, RunMessage, RunStep, RunStore, Store,
+    Change, ChangeMany, ChangeManyOp, ChangeOp, ClaimedJob, ClaimedRun, EnqueueRequest, Enqueued, Filter, JobQueue,
+    ListRequest, NewRun, Outcome, OutcomeKind, ReportRequest, RunClaim, RunCommit, RunItem, RunMessage, RunRenewal,
+    RunStep, RunStore, Store,
 };
 use windlass_core::time::Timestamp;
 use windlass_sqlite::SqliteStore;
@@ -380,5 +381,47 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         let readable: Vec<String> = (0..1_500).filter(|n| *n != 3).map(|n: u32| n.to_string()).collect();
         assert_eq!((bodies.len(), taken), (readable.len(), 1_500));
         assert_eq!(bodies, readable);
+    });
+}
+
+/// A claimed run with three messages that arrived since, of which the second one cannot be read.
+async fn claimed_with_a_damaged_item(scene: &mut Scene) -> ClaimedRun {
+    let (run, kind) = (RunId::from_parts(0, 7), Kind::new("graph").unwrap());
+    let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
+    let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+    scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
+    let engine = "e".try_into().unwrap();
+    let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
+    let claimed = scene.store.claim_runs(claim).await.unwrap().runs.remove(0);
+    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
+    assert!(scene.store.send_to_runs((0..3).map(message).collect()).await.unwrap().iter().all(Result::is_ok));
+    scene.store.close().await.unwrap();
+    assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=1", []).unwrap(), 1);
+    scene.store = open(&scene.path);
+    claimed
+}
+
+#[test]
+fn a_renewal_passes_damaged_items() {
+    block(async {
+        let mut scene = Scene::new();
+        let claimed = claimed_with_a_damaged_item(&mut scene).await;
+        let renewal = RunRenewal { lease: claimed.lease, lease_ms: 60_000, inbox_from: claimed.inbox_to };
+        let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
+        assert_eq!((renewed.inbox.len(), renewed.inbox_to, renewed.inbox_len), (2, 3, 3));
+    });
+}
+
+#[test]
+fn a_renewal_of_a_run_whose_inbox_begins_behind_its_end_returns_no_items() {
+    block(async {
+        let mut scene = Scene::new();
+        let claimed = claimed_with_a_damaged_item(&mut scene).await;
+        scene.store.close().await.unwrap();
+        assert_eq!(raw(&scene.path).execute("UPDATE windlass_run SET inbox_first=9", []).unwrap(), 1);
+        scene.store = open(&scene.path);
+        let renewal = RunRenewal { lease: claimed.lease, lease_ms: 60_000, inbox_from: claimed.inbox_to };
+        let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
+        assert_eq!((renewed.inbox.len(), renewed.inbox_len), (0, 0));
     });
 }

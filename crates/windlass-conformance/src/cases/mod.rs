@@ -37,6 +37,7 @@ mod run_company;
 mod run_edges;
 mod run_help;
 mod run_lists;
+mod run_renewals;
 mod run_stuck;
 mod runs;
 mod schedule_help;
@@ -85,6 +86,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     run_company::CASES,
     run_edges::CASES,
     run_lists::CASES,
+    run_renewals::CASES,
     run_stuck::CASES,
     schedules::CASES,
     schedule_rules::CASES,

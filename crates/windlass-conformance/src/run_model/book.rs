@@ -7,7 +7,9 @@ use windlass_core::Error;
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::State;
 use windlass_core::name::{Kind, WorkerId};
-use windlass_core::store::{JobEnd, NewRun, RUN_KEPT_MS, RunChange, RunCommit, RunItem, RunMessage, RunState, RunStep};
+use windlass_core::store::{
+    JobEnd, NewRun, RUN_KEPT_MS, RunChange, RunCommit, RunItem, RunMessage, RunRenewal, RunState, RunStep,
+};
 use windlass_core::time::Timestamp;
 
 /// How a call is answered, without its words.
@@ -159,7 +161,7 @@ pub(super) struct CommitNote<'a> {
 pub(super) struct Book {
     pub(super) runs: BTreeMap<RunId, Entry>,
     pub(super) jobs: BTreeMap<JobId, JobNote>,
-    /// How many items of its inbox a lease was shown that nobody has handled since.
+    /// How many items of its inbox a lease was shown, by its claim and its renewals, that nobody has handled since.
     pub(super) shown: BTreeMap<usize, usize>,
     /// What the feed has to say of runs since it was last compared.
     pub(super) feed: Vec<RunChange>,
@@ -331,6 +333,26 @@ impl Book {
         let since = self.next_number();
         self.put(id, since, now);
         (Word::Ok, length)
+    }
+
+    /// A renewal with this lease (`None` for one that was made up) for so many milliseconds.
+    pub(super) fn renew(
+        &mut self,
+        renewal: &RunRenewal,
+        lease: Option<usize>,
+        is_beyond: bool,
+        now: Timestamp,
+    ) -> Word {
+        if renewal.check().is_err() {
+            return Word::Invalid;
+        }
+        let Some(entry) = self.runs.get_mut(&renewal.lease.run) else { return Word::Missing };
+        let Some(held) = entry.held.as_mut().filter(|held| Some(held.lease) == lease) else { return Word::Lost };
+        if is_beyond {
+            return Word::Invalid;
+        }
+        held.expires_at = now.plus_ms(renewal.lease_ms);
+        Word::Ok
     }
 
     /// How many runs time gives something to do.

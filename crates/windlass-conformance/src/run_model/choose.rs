@@ -1,8 +1,8 @@
 //! Chooses the steps of a random sequence about runs.
 
 use super::op::{
-    CommitPlan, EndPlan, IdPlan, InboxPlan, JobChange, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RunPlan,
-    StepPlan, TakePlan,
+    CommitPlan, EndPlan, IdPlan, InboxPlan, JobChange, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RenewalPlan,
+    RunPlan, StepPlan, TakePlan,
 };
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{RunState, SweepKind};
@@ -98,6 +98,18 @@ impl Chooser {
         }
     }
 
+    fn renewal(&self) -> RenewalPlan {
+        RenewalPlan {
+            lease: (!self.one_in(20)).then(|| self.small(3)),
+            from: match self.below(10) {
+                0 => InboxPlan::Beyond,
+                1 | 2 => InboxPlan::Nothing,
+                _ => InboxPlan::AsClaimed,
+            },
+            lease_ms: if self.one_in(20) { 0 } else { 100 + self.below(4) * 100 },
+        }
+    }
+
     fn run(&self) -> RunPlan {
         let id = match self.below(8) {
             0 => IdPlan::Again(self.near()),
@@ -165,13 +177,13 @@ impl Chooser {
     }
 
     fn flood(&self) -> Op {
-        let (count, bytes) = if self.one_in(8) { (4, 1_500_000) } else { (600 + self.small(600), 0) };
-        Op::Flood { run: self.small(2), count, bytes }
+        let (count, bytes) = if self.one_in(8) { (4, 1_500_000) } else { (800 + self.small(600), 0) };
+        Op::Flood { run: self.small(2), is_lease: self.one_in(2), count, bytes }
     }
 
     pub(super) fn next(&self) -> Op {
         let by = self.small(2);
-        match self.below(44) {
+        match self.below(48) {
             _ if self.one_in(400) => self.flood(),
             0..6 => Op::Create { by, runs: (0..self.several()).map(|_| self.run()).collect() },
             6..14 => self.claim(),
@@ -183,6 +195,7 @@ impl Chooser {
             31..39 => self.job_op(),
             39 => Op::Sweep(SweepKind::ALL[self.small(3)]),
             40 => Op::Sweep(SweepKind::Reap),
+            41..45 => Op::Renew { by, renewals: (0..self.several()).map(|_| self.renewal()).collect() },
             _ => Op::Advance { ms: self.below(5) * 100 },
         }
     }

@@ -3,7 +3,9 @@
 use super::Seen;
 use super::book::{Book, CommitNote, Holder, Word};
 use super::caps::Caps;
-use super::op::{CommitPlan, IdPlan, InboxPlan, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RunPlan, StepPlan};
+use super::op::{
+    CommitPlan, IdPlan, InboxPlan, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RenewalPlan, RunPlan, StepPlan,
+};
 use crate::ctx::{Ctx, worker_id};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,15 +28,27 @@ pub(super) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, should: T, is: T
     if should == is { Ok(()) } else { Err(format!("{what}: should be {should:?}, is {is:?}")) }
 }
 
-fn word<T>(answer: &StoreResult<T>) -> Word {
+pub(super) fn word<T>(answer: &StoreResult<T>) -> Word {
     answer.as_ref().map_or_else(Word::of, |_| Word::Ok)
 }
 
 /// A lease on a run, and what is known of the run under it.
-struct Known {
-    lease: RunLease,
+pub(super) struct Known {
+    pub(super) lease: RunLease,
     history_len: u64,
-    inbox_to: u64,
+    /// The number behind the last item that the lease was shown.
+    pub(super) inbox_to: u64,
+    /// The number behind the last item that the claim returned.
+    claimed_to: u64,
+}
+
+impl Known {
+    /// How many items a commit up to this number takes out of an inbox of which the lease was shown so many; `None` if the number
+    /// is beyond what the lease was shown.
+    fn handled(&self, to: u64, shown: usize) -> Option<usize> {
+        let left = usize::try_from(self.inbox_to.checked_sub(to)?).ok()?;
+        Some(shown.saturating_sub(left))
+    }
 }
 
 /// A commit that was made, and the number of its lease.
@@ -52,7 +66,7 @@ pub(super) struct Driver {
     pub(super) views: BTreeMap<JobId, Job>,
     /// The caps of groups that jobs of runs have set, as they were after the last step.
     pub(super) caps: Caps,
-    leases: Vec<Known>,
+    pub(super) leases: Vec<Known>,
     /// The numbers of runs that were claimed, by when they were created.
     numbers: BTreeMap<u64, u64>,
     pub(super) taken: Vec<Lease>,
@@ -97,11 +111,11 @@ impl Driver {
         }
     }
 
-    fn store(&self, by: usize) -> &Arc<dyn Store> {
+    pub(super) fn store(&self, by: usize) -> &Arc<dyn Store> {
         &self.handles[by % self.handles.len()]
     }
 
-    fn run(&self, k: usize) -> RunId {
+    pub(super) fn run(&self, k: usize) -> RunId {
         nth_latest(&self.runs, k).map_or_else(|| self.ctx.ids.next_run(), |run| run.id)
     }
 
@@ -173,6 +187,7 @@ impl Driver {
                 let claim = RunClaim { engine: engine(*by), kinds, run, max: *max, lease_ms: *lease_ms };
                 self.claim(*by, claim, seen).await
             }
+            Op::Renew { by, renewals } => self.renew(*by, renewals, seen).await,
             Op::Commit { by, commits } => self.commit(*by, commits, seen).await,
             Op::CommitAgain { by } => {
                 let made = self.last.clone();
@@ -183,13 +198,7 @@ impl Driver {
                 let messages = messages.iter().map(|plan| self.message(*plan)).collect();
                 self.send(*by, messages, seen).await
             }
-            Op::Flood { run, count, bytes } => {
-                let run = self.run(*run);
-                let body = |k: usize| format!("{k} {}", "x".repeat(*bytes));
-                let message =
-                    |k| RunMessage { run, body: body(k), interrupts: false, reopens: false, ended_with: None };
-                self.send(0, (0..*count).map(message).collect(), seen).await
-            }
+            Op::Flood { .. } => self.flood(op, seen).await,
             Op::Remove(runs) => self.remove(runs, seen).await,
             Op::List { state, descending, limit } => self.list(*state, *descending, *limit).await,
             Op::Advance { ms } => {
@@ -198,6 +207,20 @@ impl Driver {
             }
             _ => self.work(op, seen).await,
         }
+    }
+
+    async fn flood(&mut self, op: &Op, seen: &mut Seen) -> Checked {
+        let &Op::Flood { run: k, is_lease, count, bytes } = op else { return Ok(()) };
+        let leased = nth_latest(&self.leases, k).filter(|_| is_lease).map(|known| known.lease.run);
+        let run = leased.unwrap_or_else(|| self.run(k));
+        let body = |n: usize| format!("{n} {}", "x".repeat(bytes));
+        let message = |n| RunMessage { run, body: body(n), interrupts: false, reopens: false, ended_with: None };
+        self.send(0, (0..count).map(message).collect(), seen).await?;
+        if leased.is_none() {
+            return Ok(());
+        }
+        let renewal = RenewalPlan { lease: Some(k), from: InboxPlan::AsClaimed, lease_ms: 300 };
+        self.renew(0, &[renewal], seen).await
     }
 
     async fn create(&mut self, by: usize, plans: &[RunPlan], seen: &mut Seen) -> Checked {
@@ -299,7 +322,8 @@ impl Driver {
         super::compare::check_inbox(&mut entry.inbox, &run.inbox)?;
         let holder = Holder { lease: self.leases.len(), engine: claim.engine.clone(), expires_at };
         self.book.hold(id, holder, run.inbox.len());
-        self.leases.push(Known { lease: run.lease, history_len: run.history_len, inbox_to: run.inbox_to });
+        let &ClaimedRun { lease, history_len, inbox_to, .. } = run;
+        self.leases.push(Known { lease, history_len, inbox_to, claimed_to: inbox_to });
         Ok(())
     }
 
@@ -338,11 +362,10 @@ impl Driver {
         let mut all = Vec::new();
         for (lease, commit) in made {
             let lease = *lease;
-            let claimed = lease.map_or(0, |at| self.leases[at].inbox_to);
+            let shown = lease.and_then(|at| self.book.shown.get(&at)).copied().unwrap_or_default();
             let handled = match commit.inbox_to {
                 0 => Some(0),
-                to if to <= claimed => lease.and_then(|at| self.book.shown.get(&at)).copied(),
-                _ => None,
+                to => lease.and_then(|at| self.leases[at].handled(to, shown)),
             };
             let (should, length) = self.book.commit(&CommitNote { lease, handled, commit }, now);
             seen.insert(format!("Commit {should:?}"));
@@ -351,7 +374,15 @@ impl Driver {
                     seen.insert("cancelled by the step that started it".to_owned());
                 }
                 self.note_jobs(&commit.step);
-                lease.iter().for_each(|at| self.leases[*at].history_len = length);
+                if let Some(known) = lease.and_then(|at| self.leases.get_mut(at)) {
+                    known.history_len = length;
+                    if handled > Some(0) && commit.inbox_to > known.claimed_to {
+                        seen.insert("committed with items of a renewal".to_owned());
+                    }
+                    if handled < Some(shown) && known.inbox_to > known.claimed_to {
+                        seen.insert("committed without the last items of a renewal".to_owned());
+                    }
+                }
             }
             all.push((should, length));
         }

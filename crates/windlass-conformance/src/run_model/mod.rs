@@ -11,6 +11,7 @@ mod compare;
 mod drive;
 mod jobs;
 mod op;
+mod renew;
 
 use crate::ctx::{Ctx, Factory, TestClock};
 use crate::model::{Budget, words};
@@ -35,7 +36,19 @@ const WANTED: &[&str] = &[
     "Create Taken",
     "Create Invalid",
     "Create Duplicate",
+    "Renew Ok",
+    "Renew Lost",
+    "Renew Invalid",
+    "Renew Missing",
+    "renewed without new items",
+    "renewed with new items",
+    "renewed with items from the beginning",
+    "renewed with fewer items than there are",
+    "renewed after the lease had ended",
+    "renewed twice in one call",
     "Commit Ok",
+    "committed with items of a renewal",
+    "committed without the last items of a renewal",
     "Commit Repeated",
     "Commit Lost",
     "Commit Invalid",

@@ -96,6 +96,16 @@ pub(super) struct CommitPlan {
     pub(super) step: StepPlan,
 }
 
+/// A renewal of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RenewalPlan {
+    /// `None` for one that was made up.
+    pub(super) lease: Option<usize>,
+    /// From where on items are returned: behind those that the lease was shown, from the beginning, or from beyond the inbox.
+    pub(super) from: InboxPlan,
+    pub(super) lease_ms: u64,
+}
+
 /// How an attempt of a job ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EndPlan {
@@ -143,6 +153,10 @@ pub(super) enum Op {
         max: u32,
         lease_ms: u64,
     },
+    Renew {
+        by: usize,
+        renewals: Vec<RenewalPlan>,
+    },
     Commit {
         by: usize,
         commits: Vec<CommitPlan>,
@@ -155,9 +169,11 @@ pub(super) enum Op {
         by: usize,
         messages: Vec<MessagePlan>,
     },
-    /// More messages than one claim hands out, or larger ones.
+    /// More messages than one claim or renewal returns, or larger ones.
     Flood {
         run: usize,
+        /// `run` is then a lease: the messages go to its run, and the lease is renewed afterwards.
+        is_lease: bool,
         count: usize,
         bytes: usize,
     },

@@ -6,15 +6,17 @@ local ITEMS_MAX, BYTES_MAX, ALL_BYTES_MAX, PIECE = 1000, 4194304, 33554432, 64
 local bytes = 0
 
 -- Reads items of the inboxes of runs, oldest first, from `read_from` on or from the first: `items` of each run, and `upto`, the number
--- behind the last one that was read. A few at a time, because they may be large. When there are enough, the runs that follow get no
--- `items`.
-function E.read_items(runs)
+-- behind the last one that was read. A few at a time, because they may be large: with a `slice` so many first, and then as many as
+-- their size allows. When there are enough, the runs that follow get no `items`.
+function E.read_items(runs, slice)
   local names, owners = {}, {}
   local function read()
     local found = E.hmget(E.INBOX, names)
+    local read_bytes = 0
     for i, r in ipairs(owners) do
       local item = found[i]
       local size = item and #item or 0
+      read_bytes = read_bytes + size
       if r.full or r.size > 0 and r.size + size > BYTES_MAX then
         r.full = true
       else
@@ -24,6 +26,7 @@ function E.read_items(runs)
       end
     end
     names, owners = {}, {}
+    if slice then slice = E.next_slice(slice, read_bytes / E.RECORD_BYTES) end
   end
   for _, r in ipairs(runs) do
     if bytes >= ALL_BYTES_MAX then break end
@@ -32,7 +35,7 @@ function E.read_items(runs)
     for n = from, min(r.following, from + ITEMS_MAX) - 1 do
       if r.full then break end
       names[#names + 1], owners[#owners + 1] = E.numbered(r, n), r
-      if #names >= PIECE then read() end
+      if #names >= (slice or PIECE) then read() end
     end
   end
   read()

@@ -306,12 +306,14 @@ impl<T: Tables> Step<'_, T> {
         if renewal.inbox_from > before.inbox_next {
             return Err(Error::invalid("inbox_from", BEYOND_INBOX));
         }
+        // Read before the write, so that a failed read changes nothing.
+        let from = renewal.inbox_from.max(before.inbox_first);
+        let (inbox, inbox_to) = self.items_from(&before, from)?;
         let expires_at = self.now.plus_ms(renewal.lease_ms);
         let row = RunRow { held: Some(Held { expires_at, ..held }), ..before.clone() };
         self.tables.put_run(Some(&before), &row)?;
-        let from = renewal.inbox_from.max(row.inbox_first);
-        let (inbox, inbox_to) = self.items_from(&row, from)?;
-        Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to - from })
+        // The inbox of a damaged run may begin behind its end.
+        Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to.saturating_sub(from) })
     }
 
     /// The oldest items of an inbox from one on, and the number behind the last one that was read. One that cannot be read is

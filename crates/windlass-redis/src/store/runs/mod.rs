@@ -25,6 +25,8 @@ use windlass_core::{Error, Result};
 const PIECE: usize = 500;
 /// Arguments of one script, one large step excepted.
 const PIECE_ARGS: usize = 10_000;
+/// Renewals of one script, each of which may return many items.
+const PIECE_RENEWALS: usize = 100;
 /// Jobs that one script cancels, one large step excepted.
 const PIECE_CANCELS: usize = 500;
 /// What one script reads, by the weights of [`weight`].
@@ -378,7 +380,7 @@ impl RunStore for RedisStore {
         let sound: Vec<RunRenewal> =
             renewals.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(renewal, _)| *renewal).collect();
         let mut answers = Vec::with_capacity(sound.len());
-        for piece in sound.chunks(PIECE) {
+        for piece in sound.chunks(PIECE_RENEWALS) {
             answers.extend(self.renew_some(piece).await?);
         }
         let mut answers = answers.into_iter();
