@@ -123,7 +123,7 @@ impl RunKind for Slow {
     async fn decide(&self, after: &mut RunState, turn: &mut Turn) -> Result<Vec<RunStep>> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut entries: Vec<Bytes> = turn.claimed().inbox.iter().filter_map(body).collect();
-        let mut time = std::pin::pin!(sleep(SLOW));
+        let mut time = std::pin::pin!(pass(SLOW));
         loop {
             tokio::select! {
                 () = &mut time => break,
@@ -146,6 +146,12 @@ impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_ms(1_000_000_000_000).plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
     }
+}
+
+/// Lets time pass on the paused clock of the runtime.
+async fn pass(time: Duration) {
+    // sleeps because: the clock is paused, so this takes no time.
+    sleep(time).await;
 }
 
 fn memory() -> Arc<dyn Store> {
@@ -199,8 +205,7 @@ async fn ended(store: &Arc<dyn Store>, run: RunId) -> RunView {
         if view.run.state.is_terminal() {
             return view;
         }
-        // sleeps because: the clock is paused, and jumps to the next thing that happens.
-        sleep(Duration::from_millis(10)).await;
+        pass(Duration::from_millis(10)).await;
     }
 }
 
@@ -261,7 +266,7 @@ async fn a_long_decision_keeps_its_lease_and_receives_what_arrives_meanwhile() {
     let engines = [Running::start(&shared, &slow), Running::start(&shared, &slow)];
     let began = Instant::now();
     let run = start(&store, "slow", "").await;
-    sleep(SLOW / 2).await;
+    pass(SLOW / 2).await;
     send(&store, run, "meanwhile", false).await;
     let view = ended(&store, run).await;
     assert_eq!(view.history, ["meanwhile"]);
@@ -281,14 +286,14 @@ async fn what_arrived_during_a_decision_is_handled_by_its_commit() {
     let slow = Slow::default();
     let engine = Running::start(&store, &slow);
     let run = start(&store, "slow", "go on").await;
-    sleep(SLOW / 2).await;
+    pass(SLOW / 2).await;
     send(&store, run, "meanwhile", false).await;
-    sleep(SLOW * 3).await;
+    pass(SLOW * 3).await;
     let first = view(&store, run).await;
     assert_eq!((first.history.as_slice(), first.run.inbox_len), ([Bytes::from("meanwhile")].as_slice(), 0));
     assert_eq!((slow.begun.load(Ordering::SeqCst), slow.made.load(Ordering::SeqCst)), (1, 1));
     send(&store, run, "later", false).await;
-    sleep(SLOW * 3).await;
+    pass(SLOW * 3).await;
     assert_eq!(view(&store, run).await.history, ["meanwhile", "later"]);
     engine.stop().await;
 }
@@ -301,7 +306,7 @@ async fn other_runs_go_on_while_a_decision_is_made() {
     let began = Instant::now();
     let run = start(&store, "slow", "").await;
     while slow.begun.load(Ordering::SeqCst) == 0 {
-        sleep(Duration::from_millis(1)).await;
+        pass(Duration::from_millis(1)).await;
     }
     let runs = Runs::new(Arc::clone(&store));
     let mut graph = GraphBuilder::new("one");
@@ -321,7 +326,7 @@ async fn a_stopping_engine_releases_the_run_of_a_decision_that_is_not_made() {
     let slow = Slow::default();
     let first = Running::start(&store, &slow);
     let run = start(&store, "slow", "").await;
-    sleep(SLOW / 2).await;
+    pass(SLOW / 2).await;
     first.stop().await;
     let stopped = Instant::now();
     assert_eq!(view(&store, run).await.run.summary, "new");
@@ -338,7 +343,7 @@ async fn a_decision_whose_lease_is_taken_away_is_made_again_with_the_message_tha
     let slow = Slow::default();
     let engine = Running::start(&store, &slow);
     let run = start(&store, "slow", "").await;
-    sleep(SLOW / 2).await;
+    pass(SLOW / 2).await;
     send(&store, run, "stop", true).await;
     let view = ended(&store, run).await;
     assert_eq!(view.history, ["stop"]);

@@ -374,7 +374,7 @@ pub struct RunRow {
     pub inbox_first: u64,
     /// The number of the next item of its inbox.
     pub inbox_next: u64,
-    /// Who thinks about it.
+    /// The engine that holds its lease.
     pub held: Option<Held>,
     /// The token of the last commit that let go of it.
     pub last_token: Option<Token>,

@@ -12,7 +12,7 @@ pub struct RunMessage {
     pub run: RunId,
     /// What it says; only engines understand it.
     pub body: String,
-    /// Takes the lease away from whoever thinks about the run without knowing this.
+    /// Takes the lease away from an engine that decides about the run without having read this message.
     #[serde(default)]
     pub interrupts: bool,
     /// Opens a run that has ended or is stuck; without it, such a run is not told anything.

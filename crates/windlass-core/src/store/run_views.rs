@@ -71,7 +71,7 @@ pub struct Run {
     pub history_len: u64,
     /// Items in its inbox.
     pub inbox_len: u64,
-    /// Who thinks about it.
+    /// The engine that holds its lease.
     pub engine: Option<WorkerId>,
     /// When it has something to do even if nothing happens to it.
     pub wake_at: Option<Timestamp>,

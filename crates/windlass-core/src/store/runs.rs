@@ -1,4 +1,4 @@
-//! Runs: executions of workflows. A run is advanced like a job is worked: claimed under a lease, thought about outside of
+//! Runs: executions of workflows. A run is advanced like a job is worked: claimed under a lease, decided about outside of
 //! the store, and changed in one fenced step.
 //!
 //! The store knows nothing of graphs. It keeps what a run is about (its *definition* and *input*), what it has decided (its
