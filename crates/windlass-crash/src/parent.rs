@@ -1,16 +1,15 @@
 //! The parent: starts, kills, lets the rest be worked off, and audits.
 
 use crate::args::{Blow, Config, StoreKind};
-use crate::audit::{Findings, StoredJob, audit};
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
-use crate::ledger::{Entry, read_ledger};
 use crate::recount::{Raw, recount};
 use crate::worker::LEASE_MS;
 use crate::{QUEUE, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
+use windlass_audit::{Entry, Evidence, Findings, StoredJob, audit, read_ledgers};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
 use windlass_core::store::{Filter, ListRequest, QueueCounts, Store, Sweep, SweepKind};
@@ -90,10 +89,10 @@ pub async fn run(config: &Config) -> Result<Report> {
             discord => discord.named.join("; "),
         },
     };
-    let entries = ledgers(dir)?;
-    let off = |entry: &&Entry| matches!(entry, Entry::Clock { ahead_ms } if ahead_ms.abs() > 60_000);
+    let entries = read_ledgers(dir)?;
+    let off = |entry: &&Entry| matches!(entry, Entry::ClockAheadMs(ahead_ms) if ahead_ms.abs() > 60_000);
     let clocks_off = entries.iter().filter(off).count() as u64;
-    let findings = audit(&entries, &stored);
+    let findings = audit(&Evidence { entries, jobs: stored, ..Evidence::default() });
     let seconds = SystemClock.now().ms_since(began) / 1_000;
     Ok(Report { seed: config.seed, kills, kills_while_active, findings, clocks_off, miscounted, integrity, seconds })
 }
@@ -251,10 +250,7 @@ pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     loop {
         let page = store.list(request.clone()).await?;
         let ids: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();
-        for job in store.get(ids).await?.into_iter().flatten() {
-            let deliveries_max = u64::from(job.spec.attempts) + u64::from(job.spec.stalls);
-            stored.push(StoredJob { id: job.id, state: job.state, deliveries_max });
-        }
+        stored.extend(store.get(ids).await?.iter().flatten().map(StoredJob::from));
         match page.cursor {
             Some(cursor) => request.cursor = Some(cursor),
             None => return Ok(stored),
@@ -268,17 +264,6 @@ pub(crate) fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
         recount[job.state.index()] += 1;
     }
     u64::from(QueueCounts::from_array(recount) != counts)
-}
-
-pub(crate) fn ledgers(dir: &Path) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for file in std::fs::read_dir(dir)? {
-        let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "ledger") {
-            entries.extend(read_ledger(&path)?);
-        }
-    }
-    Ok(entries)
 }
 
 fn integrity(dir: &Path) -> Result<String> {

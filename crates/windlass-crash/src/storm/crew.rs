@@ -1,10 +1,8 @@
 //! Those who work while the servers break: workers and enqueuers, each with a store handle of its own, as processes have.
 
 use super::bed::PREFIX;
-use crate::audit::{Findings, audit};
 use crate::child::{Dice, open, pass_ms};
 use crate::hand::Hand;
-use crate::ledger::{Book, Ledger};
 use crate::parent::{counts, miscounted, stored_jobs, waiting};
 use crate::recount::{Discord, Raw, recount};
 use crate::watch::{Unanswered, Watch};
@@ -12,6 +10,7 @@ use crate::{Result, enqueuer, worker};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::JoinSet;
+use windlass_audit::{Book, Evidence, Findings, Ledger, audit};
 use windlass_core::store::Store;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
@@ -149,7 +148,7 @@ impl Crew {
         let stored = stored_jobs(self.store.as_ref()).await?;
         let miscounted = miscounted(counts(self.store.as_ref()).await?, &stored);
         let discord = self.recount().await?;
-        let findings = audit(&self.book.lock(), &stored);
+        let findings = audit(&Evidence { entries: self.book.lock().clone(), jobs: stored, ..Evidence::default() });
         Ok(Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() })
     }
 }

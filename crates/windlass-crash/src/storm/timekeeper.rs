@@ -9,16 +9,16 @@ use super::crew::Outcome;
 use super::table::Row;
 use super::{JOBS_BETWEEN, Plan, keep_everything};
 use crate::args::{Blow, Config, StoreKind};
-use crate::audit::audit;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
 use crate::library_worker::keeper_path;
-use crate::parent::{active_jobs, counts, ledgers, miscounted, stored_jobs, waiting};
+use crate::parent::{active_jobs, counts, miscounted, stored_jobs, waiting};
 use crate::recount::{Raw, recount};
 use crate::watch::Unanswered;
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
+use windlass_audit::{Evidence, audit, read_ledgers};
 use windlass_core::id::JobId;
 use windlass_core::job::LeaseView;
 use windlass_core::name::{Labels, WorkerId};
@@ -182,7 +182,8 @@ impl TimekeeperStorm {
         let stored = stored_jobs(self.store.as_ref()).await?;
         let miscounted = miscounted(counts(self.store.as_ref()).await?, &stored);
         let discord = recount(&Raw::read(&self.url).await?);
-        let findings = audit(&ledgers(&self.dir)?, &stored);
+        let entries = read_ledgers(&self.dir)?;
+        let findings = audit(&Evidence { entries, jobs: stored, ..Evidence::default() });
         let bed = self.bed;
         aside(move || {
             drop(bed);

@@ -5,11 +5,9 @@ use super::meter::Meter;
 use super::runs::{NODES, RunFindings, RunLedger, audit_runs, open_runs, start_runs};
 use super::wake::IdleWorkers;
 use super::worker::Worker;
-use crate::audit::audit;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::enqueuer::{accept, job};
 use crate::hand::Hand;
-use crate::ledger::{Book, Entry, Ledger};
 use crate::parent::{counts, miscounted, stored_jobs, waiting};
 use crate::recount::{Raw, recount};
 use crate::storm::bed::PREFIX;
@@ -21,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use windlass_audit::{Book, Entry, Evidence, Ledger, audit};
 use windlass_core::id::Ids;
 use windlass_core::name::QueueName;
 use windlass_core::random::StrongRandom;
@@ -120,12 +119,12 @@ impl Load {
         for _ in 0..count {
             self.newcomers += 1;
             let store = open(Path::new(PREFIX), Some(&self.url))?;
-            let mut hand = self.hand(format!("newcomer-{}", self.newcomers), store, self.seeds.seed());
+            let hand = self.hand(format!("newcomer-{}", self.newcomers), store, self.seeds.seed());
             let meter = Arc::clone(&self.meter);
             newcomers.spawn(async move {
                 let began = SystemClock.now();
                 let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
-                enqueue_once(&mut hand, &ids, &meter, 1).await?;
+                enqueue_once(&hand, &ids, &meter, 1).await?;
                 Ok(SystemClock.now().ms_since(began))
             });
         }
@@ -187,7 +186,7 @@ impl Load {
         let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
         let runs = audit_runs(Arc::clone(&store), &self.runs).await?;
         let discord = recount(&Raw::read(&self.url).await?);
-        let findings = audit(&self.book.lock(), &stored);
+        let findings = audit(&Evidence { entries: self.book.lock().clone(), jobs: stored, ..Evidence::default() });
         let jobs = Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() };
         Ok(LoadOutcome { jobs, runs, gap_ms })
     }
@@ -217,23 +216,23 @@ impl Load {
 }
 
 /// Enqueues until it is aborted; an answer that got lost is asked for again with the same jobs.
-async fn enqueue(mut hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
+async fn enqueue(hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
     let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
     loop {
         if meter.is_paced() {
             pass_ms(PACE_MS).await;
         }
-        enqueue_once(&mut hand, &ids, &meter, batch).await?;
+        enqueue_once(&hand, &ids, &meter, batch).await?;
     }
 }
 
-async fn enqueue_once(hand: &mut Hand, ids: &Ids, meter: &Meter, batch: u64) -> Result<()> {
+async fn enqueue_once(hand: &Hand, ids: &Ids, meter: &Meter, batch: u64) -> Result<()> {
     let jobs = (0..batch).map(|_| job(ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
-    let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
-    let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
-    hand.ledger.note(&intended)?;
+    let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended(job.id)).collect();
+    let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged(job.id)).collect();
+    hand.ledger.note(&intended);
     meter.in_flight(accept(hand, jobs)).await?;
-    hand.ledger.note(&acknowledged)?;
+    hand.ledger.note(&acknowledged);
     meter.acknowledge(batch);
     Ok(())
 }
