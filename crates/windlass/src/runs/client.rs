@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::message::Message;
 use super::mind::{Inbox, Mind};
-use super::retry::{TRIES, TRY_AGAIN};
+use super::retry::TRY_AGAIN;
 use super::status::RunStatus;
 use super::{encode_definition, encode_input, graph_kind};
 use bytes::Bytes;
@@ -137,13 +137,7 @@ impl Runs {
 
     /// The ids are ours, so a call whose answer got lost may be repeated.
     async fn create(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
-        for n in 1..TRIES {
-            match self.store.create_runs(runs.clone()).await {
-                Err(error) if error.is_outcome_unknown() => tokio::time::sleep(TRY_AGAIN * n).await,
-                answer => return answer,
-            }
-        }
-        self.store.create_runs(runs).await
+        crate::repeat::repeat(Error::is_outcome_unknown, |_| self.store.create_runs(runs.clone())).await
     }
 
     /// Where a run stands; `None` when it is not there.
