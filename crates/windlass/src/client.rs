@@ -71,7 +71,7 @@ impl Client {
     pub async fn enqueue_with<J: Job>(&self, job: J, options: Options) -> Result<Ticket<J>> {
         let job = self.prepare(&job, options)?;
         let mut answers = enqueue(self.store.as_ref(), vec![job]).await?;
-        let enqueued = answers.pop().unwrap_or_else(|| Err(no_answer()))?;
+        let enqueued = answers.pop().unwrap_or_else(|| Err(Error::too_few_answers()))?;
         Ok(self.ticket(enqueued))
     }
 
@@ -167,10 +167,6 @@ impl Client {
             State::Cancelled => Some(Waited::Cancelled),
         })
     }
-}
-
-fn no_answer() -> Error {
-    Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
 }
 
 impl fmt::Debug for Client {

@@ -75,7 +75,7 @@ impl Enqueue {
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
         let answer = repeat::enqueue(store.as_ref(), vec![job.clone()]).await;
-        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
+        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(Error::too_few_answers())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
         let code = match self.wait {
@@ -90,10 +90,6 @@ impl Enqueue {
 /// Makes ids.
 pub(crate) fn ids() -> Ids {
     Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
-}
-
-fn no_answer() -> Error {
-    Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
 }
 
 /// Why an enqueue failed. One whose answer was lost names the job, so that it can be looked for.

@@ -196,7 +196,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// The run of this id, or `NotFound`.
     fn wanted_run(&mut self, id: RunId) -> Result<RunRow> {
-        self.tables.run(id)?.ok_or_else(|| Error::not_found(format!("the run {id}")))
+        self.tables.run(id)?.ok_or_else(|| Error::run_not_found(id))
     }
 
     /// See [`RunStore::commit_runs`](crate::store::RunStore::commit_runs).
@@ -217,7 +217,7 @@ impl<T: Tables> Step<'_, T> {
             return if made { Ok(repeated) } else { Err(Error::LeaseLost) };
         }
         if inbox_to > row.inbox_next {
-            return Err(Error::invalid("inbox_to", "is beyond the inbox; give that of the claim"));
+            return Err(Error::beyond_inbox());
         }
         let jobs = self.all_or_none(jobs)?;
         self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
