@@ -79,8 +79,10 @@ pub async fn run(config: &Config) -> Result<Report> {
     run.kill_in_a_loop(config).await?;
     run.work_off().await?;
     let Run { store, kills, kills_while_active, .. } = run;
-    let stored = stored_jobs(store.as_ref()).await?;
-    let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
+    let entries = read_ledgers(dir)?;
+    let off = |entry: &&Entry| matches!(entry, Entry::ClockAheadMs(ahead_ms) if ahead_ms.abs() > 60_000);
+    let clocks_off = entries.iter().filter(off).count() as u64;
+    let (findings, miscounted) = audit_store(store.as_ref(), entries).await?;
     store.close().await?;
     let integrity = match &url {
         None => integrity(dir)?,
@@ -89,10 +91,6 @@ pub async fn run(config: &Config) -> Result<Report> {
             discord => discord.named.join("; "),
         },
     };
-    let entries = read_ledgers(dir)?;
-    let off = |entry: &&Entry| matches!(entry, Entry::ClockAheadMs(ahead_ms) if ahead_ms.abs() > 60_000);
-    let clocks_off = entries.iter().filter(off).count() as u64;
-    let findings = audit(&Evidence { entries, jobs: stored, ..Evidence::default() });
     let seconds = SystemClock.now().ms_since(began) / 1_000;
     Ok(Report { seed: config.seed, kills, kills_while_active, findings, clocks_off, miscounted, integrity, seconds })
 }
@@ -243,7 +241,7 @@ fn total(counts: &QueueCounts) -> u64 {
 }
 
 /// All jobs of [`QUEUE`], read as anybody would read them.
-pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
+async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     let mut stored = Vec::new();
     let filter = Filter { queue: Some(queue()?), ..Filter::default() };
     let mut request = ListRequest { filter, limit: 1_000, ..ListRequest::default() };
@@ -258,12 +256,15 @@ pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     }
 }
 
-pub(crate) fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
+/// Compares the ledgers with the store. Returns the findings, and 1 when the counters of the queue differ from a recount, else 0.
+pub(crate) async fn audit_store(store: &dyn Store, entries: Vec<Entry>) -> Result<(Findings, u64)> {
+    let jobs = stored_jobs(store).await?;
     let mut recount = [0; 6];
-    for job in stored {
+    for job in &jobs {
         recount[job.state.index()] += 1;
     }
-    u64::from(QueueCounts::from_array(recount) != counts)
+    let miscounted = u64::from(QueueCounts::from_array(recount) != counts(store).await?);
+    Ok((audit(&Evidence { entries, jobs, ..Evidence::default() }), miscounted))
 }
 
 fn integrity(dir: &Path) -> Result<String> {

@@ -22,7 +22,7 @@ pub use table::Row;
 use crate::Result;
 use crate::args::StormConfig;
 use crate::recount::Discord;
-use bed::{Bed, PREFIX, aside};
+use bed::{Bed, PREFIX, aside, end};
 use crew::{Crew, Outcome};
 use std::sync::Arc;
 use windlass_audit::Findings;
@@ -81,11 +81,7 @@ pub async fn run(plan: Plan) -> Result<Row> {
         row.add(crew.finish().await?);
     }
     row.seconds = SystemClock.now().ms_since(began) / 1_000;
-    aside(move || {
-        drop(bed);
-        Ok(())
-    })
-    .await?;
+    end(bed).await?;
     Ok(row)
 }
 

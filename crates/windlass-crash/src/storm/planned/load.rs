@@ -8,10 +8,10 @@ use super::worker::Worker;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::enqueuer::{accept, job};
 use crate::hand::Hand;
-use crate::parent::{counts, miscounted, stored_jobs, waiting};
+use crate::parent::{audit_store, counts, waiting};
 use crate::recount::{Raw, recount};
 use crate::storm::bed::PREFIX;
-use crate::storm::crew::Outcome;
+use crate::storm::crew::{Outcome, none_ended};
 use crate::storm::keep_everything;
 use crate::watch::Watch;
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use windlass_audit::{Book, Entry, Evidence, Ledger, audit};
+use windlass_audit::{Book, Entry, Ledger};
 use windlass_core::id::Ids;
 use windlass_core::name::QueueName;
 use windlass_core::random::StrongRandom;
@@ -133,13 +133,7 @@ impl Load {
 
     /// No caller or worker ends by itself.
     fn check(&mut self) -> Result<()> {
-        for set in [&mut self.callers, &mut self.workers] {
-            if let Some(ended) = set.try_join_next() {
-                let error = ended.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.err()));
-                return Err(format!("a caller or worker has ended by itself: {error}").into());
-            }
-        }
-        Ok(())
+        none_ended([&mut self.callers, &mut self.workers], "a caller or worker")
     }
 
     /// Waits until so many jobs are acknowledged since the start of the load.
@@ -182,11 +176,10 @@ impl Load {
         self.idle.stop().await?;
         self.workers.shutdown().await;
         let store = self.store;
-        let stored = stored_jobs(store.as_ref()).await?;
-        let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
         let runs = audit_runs(Arc::clone(&store), &self.runs).await?;
         let discord = recount(&Raw::read(&self.url).await?);
-        let findings = audit(&Evidence { entries: self.book.lock().clone(), jobs: stored, ..Evidence::default() });
+        let entries = self.book.lock().clone();
+        let (findings, miscounted) = audit_store(store.as_ref(), entries).await?;
         let jobs = Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() };
         Ok(LoadOutcome { jobs, runs, gap_ms })
     }
