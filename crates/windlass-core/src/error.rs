@@ -2,6 +2,8 @@
 
 use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
+use crate::name::{QueueName, ScheduleName};
+use crate::store::{ClaimRequest, RunState};
 use serde::{Deserialize, Serialize};
 
 /// The result of everything that can fail.
@@ -143,6 +145,114 @@ impl Error {
     /// Stored bytes that cannot be read.
     pub fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
+    }
+
+    /// A job that is not there.
+    pub fn job_not_found(id: JobId) -> Self {
+        Self::not_found(format!("the job {id}"))
+    }
+
+    /// A run that is not there.
+    pub fn run_not_found(run: RunId) -> Self {
+        Self::not_found(format!("the run {run}"))
+    }
+
+    /// A queue that is not there.
+    pub fn queue_not_found(queue: &QueueName) -> Self {
+        Self::not_found(format!("the queue `{queue}`"))
+    }
+
+    /// A schedule that is not there.
+    pub fn schedule_not_found(name: &ScheduleName) -> Self {
+        Self::not_found(format!("the schedule `{name}`"))
+    }
+
+    /// A queue that has no room for another job.
+    pub fn queue_full(queue: &QueueName, max: u64) -> Self {
+        Self::Full { what: format!("the queue `{queue}` is at its maximum length of {max}") }
+    }
+
+    /// A change of a quarantined job, other than its removal.
+    pub fn job_quarantined(id: JobId) -> Self {
+        Self::corrupt(format!("the job {id} is quarantined; look at it, then remove it"))
+    }
+
+    /// A record that another one refers to is missing. `what` is the kind of the record.
+    pub fn missing_record(what: &str, number: u64) -> Self {
+        Self::corrupt(format!("{what} {number} is not there"))
+    }
+
+    /// A job of an atomic batch that would have been accepted by itself.
+    pub fn batch_refused() -> Self {
+        Self::invalid("atomic", "another job of the batch was refused; nothing was enqueued")
+    }
+
+    /// A cursor that this listing did not return.
+    pub fn wrong_cursor() -> Self {
+        Self::invalid("cursor", "is not one of this listing; begin without a cursor")
+    }
+
+    /// A claim with the request id of another claim.
+    pub fn request_id_reused() -> Self {
+        Self::invalid("request_id", "was used before for another claim; take a new one")
+    }
+
+    /// A claim with a lower request id than the worker's last claim.
+    pub fn request_id_too_low(request: &ClaimRequest, last: u64) -> Self {
+        let ClaimRequest { request_id: got, worker, .. } = request;
+        let rule = "count upwards, and give every process and every start a worker id of its own";
+        Self::invalid("request_id", format!("is {got} after {last}; {rule} (this one is `{worker}`)"))
+    }
+
+    /// An append of log lines that would leave a gap.
+    pub fn log_gap(first: u64, next: u64) -> Self {
+        Self::invalid("first", format!("is {first}, but the next line is {next}"))
+    }
+
+    /// An unforced obliteration of a queue with active jobs.
+    pub fn jobs_active(count: u64) -> Self {
+        let reason = format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
+        Self::invalid("force", reason)
+    }
+
+    /// A commit or a renewal of a run with an inbox number greater than that of the last item. `field` contains the number.
+    pub fn beyond_inbox(field: &'static str) -> Self {
+        Self::invalid(field, "is beyond the inbox; give that of the claim or of the last renewal")
+    }
+
+    /// A run whose state does not allow a call.
+    pub fn run_refused(run: RunId, why: impl Into<String>) -> Self {
+        Self::RunRefused { run, why: why.into() }
+    }
+
+    /// The removal of a run that has not ended.
+    pub fn run_not_removed(run: RunId) -> Self {
+        Self::run_refused(run, "has not ended; cancel it first")
+    }
+
+    /// A message to a run that has ended.
+    pub fn run_ended(run: RunId, state: RunState) -> Self {
+        Self::run_refused(run, format!("has ended: {}", state.name()))
+    }
+
+    /// A message to a run that is stuck for the reason `stuck`.
+    pub fn run_stuck(run: RunId, stuck: &str) -> Self {
+        Self::run_refused(run, format!("is stuck ({stuck}); open it again first"))
+    }
+
+    /// A call to a store that was closed.
+    pub fn store_closed() -> Self {
+        Self::Unavailable { reason: "the store was closed".to_owned() }
+    }
+
+    /// A thread that could not be started.
+    pub fn no_thread(error: &std::io::Error) -> Self {
+        Self::Unavailable { reason: format!("no thread could be started: {error}") }
+    }
+
+    /// An answer to an enqueue that says nothing about some of the jobs.
+    pub fn too_few_answers() -> Self {
+        Self::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
     }
 
     /// The kind of error in one word, as in its JSON form: a label for metrics and for programs, never its text.

@@ -2,31 +2,19 @@
 
 use crate::args::Part;
 use crate::hand::Hand;
-use crate::ledger::{Entry, Ledger};
 use crate::watch::Watch;
 use crate::worker::IDLE_MS;
 use crate::{QUEUE, Result};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_audit::{Entry, Ledger};
 use windlass_core::name::QueueName;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::Store;
 use windlass_core::time::{Clock, SystemClock};
 use windlass_redis::RedisStore;
 use windlass_sqlite::SqliteStore;
-
-/// Ends this process when its parent does: then nobody holds the other end of standard input any more.
-pub(crate) fn end_with_parent() -> Result<()> {
-    let watch = || {
-        let mut rest = Vec::new();
-        let _ = std::io::stdin().read_to_end(&mut rest);
-        std::process::exit(0);
-    };
-    std::thread::Builder::new().name("parent-watch".to_owned()).spawn(watch)?;
-    Ok(())
-}
 
 /// The store of a run, as it is by default.
 pub(crate) fn open(dir: &Path, url: Option<&str>) -> Result<Arc<dyn Store>> {
@@ -40,7 +28,7 @@ pub(crate) fn open(dir: &Path, url: Option<&str>) -> Result<Arc<dyn Store>> {
 pub(crate) fn hand(part: Part) -> Result<Hand> {
     Ok(Hand {
         store: open(&part.dir, part.url.as_deref())?,
-        ledger: Ledger::open(&part.dir, &part.name)?,
+        ledger: Ledger::open(&part.dir, &part.name)?.synced(),
         dice: Dice::new(part.seed),
         bug: part.bug,
         watch: Arc::new(Watch::default()),
@@ -50,10 +38,11 @@ pub(crate) fn hand(part: Part) -> Result<Hand> {
 }
 
 /// Writes down by how much this process's clock is off.
-pub(crate) async fn note_clock(hand: &mut Hand) -> Result<()> {
+pub(crate) async fn note_clock(hand: &Hand) -> Result<()> {
     let there = hand.insist(|| hand.store.now()).await?;
     let ahead_ms = SystemClock.now().as_ms().saturating_sub(there.as_ms());
-    hand.ledger.note(&[Entry::Clock { ahead_ms }])
+    hand.ledger.note(&[Entry::ClockAheadMs(ahead_ms)]);
+    Ok(())
 }
 
 /// The queue of a run.

@@ -3,9 +3,9 @@
 use crate::args::Bug;
 use crate::child::{Dice, pass_ms, queue};
 use crate::hand::Hand;
-use crate::ledger::Entry;
 use crate::{QUEUE, Result};
 use std::sync::Arc;
+use windlass_audit::Entry;
 use windlass_core::id::Ids;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, NewJob};
 use windlass_core::name::{DedupKey, GroupName, Kind};
@@ -22,24 +22,24 @@ const STALLS: u32 = 20;
 const GROUPS: u64 = 5;
 
 /// Enqueues until it is killed.
-pub(crate) async fn enqueue(mut hand: Hand) -> Result<()> {
+pub(crate) async fn enqueue(hand: Hand) -> Result<()> {
     let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
     loop {
         while backlog(&hand).await? >= BACKLOG_MAX {
             pass_ms(5).await;
         }
         let jobs = (0..=hand.dice.below(4)).map(|_| job(&ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
-        let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
-        let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
-        hand.ledger.note(&intended)?;
+        let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended(job.id)).collect();
+        let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged(job.id)).collect();
+        hand.ledger.note(&intended);
         if hand.bug == Some(Bug::AcknowledgeFirst) {
-            hand.ledger.note(&acknowledged)?;
+            hand.ledger.note(&acknowledged);
             // The moment in which a kill shows what such an order is worth.
             pass_ms(hand.dice.below(10)).await;
         }
         accept(&hand, jobs).await?;
         if hand.bug != Some(Bug::AcknowledgeFirst) {
-            hand.ledger.note(&acknowledged)?;
+            hand.ledger.note(&acknowledged);
         }
         pass_ms(hand.dice.below(8)).await;
     }

@@ -2,10 +2,10 @@
 
 use crate::args::Bug;
 use crate::child::{Dice, pass_ms};
-use crate::ledger::Ledger;
 use crate::watch::Watch;
 use crate::{Error, Result};
 use std::sync::Arc;
+use windlass_audit::Ledger;
 use windlass_core::store::Store;
 
 /// How long somebody waits whom the store has turned away.

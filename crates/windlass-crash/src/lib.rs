@@ -3,7 +3,7 @@
 //! A parent starts workers and enqueuers, which are this program again. Each writes what it did to a ledger of its own,
 //! outside the store and synced before it goes on. The parent kills them at moments drawn from a seed, mostly while
 //! they hold leases, and starts others in their place. In the end nobody is killed any more, the rest is worked off, and
-//! the ledgers are compared with the store ([`audit()`]): nothing acknowledged may be lost, nothing may be completed
+//! the ledgers are compared with the store ([`windlass_audit`]): nothing acknowledged may be lost, nothing may be completed
 //! twice, nothing may run that nobody enqueued.
 //!
 //! The storm ([`storm`]) is the other way round: the workers live, and the servers of a Redis store are broken under them.
@@ -11,12 +11,10 @@
 //! The promise is at-least-once, so a job may well be delivered twice; that is counted and not a fault.
 
 mod args;
-mod audit;
 mod child;
 mod enqueuer;
 mod fleet;
 mod hand;
-mod ledger;
 mod library_worker;
 mod parent;
 pub mod recount;
@@ -25,8 +23,6 @@ mod watch;
 mod worker;
 
 pub use args::{Blow, Bug, Config, Role, StoreKind, StormConfig, parse, usage};
-pub use audit::{Findings, StoredJob, audit};
-pub use ledger::{Book, Entry, Ledger, read_ledger};
 pub use parent::{Report, run};
 
 /// The queue that everything happens on.
@@ -48,19 +44,19 @@ pub fn play(role: Role) -> Result<bool> {
         }
         Role::Storm(config) => storm::run_all(&config),
         Role::Worker(part) => {
-            child::end_with_parent()?;
+            windlass_audit::end_with_parent()?;
             runtime.block_on(async {
-                let mut hand = child::hand(part)?;
-                child::note_clock(&mut hand).await?;
+                let hand = child::hand(part)?;
+                child::note_clock(&hand).await?;
                 worker::work(hand).await.map(|()| true)
             })
         }
         Role::LibraryWorker(part) => {
-            child::end_with_parent()?;
+            windlass_audit::end_with_parent()?;
             runtime.block_on(library_worker::work(part)).map(|()| true)
         }
         Role::Enqueuer(part) => {
-            child::end_with_parent()?;
+            windlass_audit::end_with_parent()?;
             runtime.block_on(enqueuer::enqueue(child::hand(part)?)).map(|()| true)
         }
     }

@@ -1,16 +1,15 @@
 //! The parent: starts, kills, lets the rest be worked off, and audits.
 
 use crate::args::{Blow, Config, StoreKind};
-use crate::audit::{Findings, StoredJob, audit};
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
-use crate::ledger::{Entry, read_ledger};
 use crate::recount::{Raw, recount};
 use crate::worker::LEASE_MS;
 use crate::{QUEUE, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
+use windlass_audit::{Entry, Evidence, Findings, StoredJob, audit, read_ledgers};
 use windlass_core::id::JobId;
 use windlass_core::job::State;
 use windlass_core::store::{Filter, ListRequest, QueueCounts, Store, Sweep, SweepKind};
@@ -80,8 +79,10 @@ pub async fn run(config: &Config) -> Result<Report> {
     run.kill_in_a_loop(config).await?;
     run.work_off().await?;
     let Run { store, kills, kills_while_active, .. } = run;
-    let stored = stored_jobs(store.as_ref()).await?;
-    let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
+    let entries = read_ledgers(dir)?;
+    let off = |entry: &&Entry| matches!(entry, Entry::ClockAheadMs(ahead_ms) if ahead_ms.abs() > 60_000);
+    let clocks_off = entries.iter().filter(off).count() as u64;
+    let (findings, miscounted) = audit_store(store.as_ref(), entries).await?;
     store.close().await?;
     let integrity = match &url {
         None => integrity(dir)?,
@@ -90,10 +91,6 @@ pub async fn run(config: &Config) -> Result<Report> {
             discord => discord.named.join("; "),
         },
     };
-    let entries = ledgers(dir)?;
-    let off = |entry: &&Entry| matches!(entry, Entry::Clock { ahead_ms } if ahead_ms.abs() > 60_000);
-    let clocks_off = entries.iter().filter(off).count() as u64;
-    let findings = audit(&entries, &stored);
     let seconds = SystemClock.now().ms_since(began) / 1_000;
     Ok(Report { seed: config.seed, kills, kills_while_active, findings, clocks_off, miscounted, integrity, seconds })
 }
@@ -244,17 +241,14 @@ fn total(counts: &QueueCounts) -> u64 {
 }
 
 /// All jobs of [`QUEUE`], read as anybody would read them.
-pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
+async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     let mut stored = Vec::new();
     let filter = Filter { queue: Some(queue()?), ..Filter::default() };
     let mut request = ListRequest { filter, limit: 1_000, ..ListRequest::default() };
     loop {
         let page = store.list(request.clone()).await?;
         let ids: Vec<JobId> = page.jobs.iter().map(|job| job.id).collect();
-        for job in store.get(ids).await?.into_iter().flatten() {
-            let deliveries_max = u64::from(job.spec.attempts) + u64::from(job.spec.stalls);
-            stored.push(StoredJob { id: job.id, state: job.state, deliveries_max });
-        }
+        stored.extend(store.get(ids).await?.iter().flatten().map(StoredJob::from));
         match page.cursor {
             Some(cursor) => request.cursor = Some(cursor),
             None => return Ok(stored),
@@ -262,23 +256,15 @@ pub(crate) async fn stored_jobs(store: &dyn Store) -> Result<Vec<StoredJob>> {
     }
 }
 
-pub(crate) fn miscounted(counts: QueueCounts, stored: &[StoredJob]) -> u64 {
+/// Compares the ledgers with the store. Returns the findings, and 1 when the counters of the queue differ from a recount, else 0.
+pub(crate) async fn audit_store(store: &dyn Store, entries: Vec<Entry>) -> Result<(Findings, u64)> {
+    let jobs = stored_jobs(store).await?;
     let mut recount = [0; 6];
-    for job in stored {
+    for job in &jobs {
         recount[job.state.index()] += 1;
     }
-    u64::from(QueueCounts::from_array(recount) != counts)
-}
-
-pub(crate) fn ledgers(dir: &Path) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for file in std::fs::read_dir(dir)? {
-        let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "ledger") {
-            entries.extend(read_ledger(&path)?);
-        }
-    }
-    Ok(entries)
+    let miscounted = u64::from(QueueCounts::from_array(recount) != counts(store).await?);
+    Ok((audit(&Evidence { entries, jobs, ..Evidence::default() }), miscounted))
 }
 
 fn integrity(dir: &Path) -> Result<String> {

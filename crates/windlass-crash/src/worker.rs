@@ -4,8 +4,8 @@ use crate::Result;
 use crate::args::Bug;
 use crate::child::{pass_ms, queue};
 use crate::hand::Hand;
-use crate::ledger::Entry;
 use std::collections::BTreeMap;
+use windlass_audit::Entry;
 use windlass_core::job::{Failure, FailureClass, Lease, Retry, State};
 use windlass_core::name::{Labels, WorkerId};
 use windlass_core::store::{
@@ -34,7 +34,7 @@ pub(crate) async fn work(hand: Hand) -> Result<()> {
 }
 
 impl Worker {
-    async fn run(mut self) -> Result<()> {
+    async fn run(self) -> Result<()> {
         let mut outcomes = Vec::new();
         for request_id in 1.. {
             for kind in [SweepKind::Reap, SweepKind::Promote] {
@@ -59,7 +59,7 @@ impl Worker {
     }
 
     /// Asks until there is an answer: with the same request id the answer to a claim cannot get lost.
-    async fn claim(&mut self, request_id: u64, outcomes: Vec<Outcome>) -> Result<Vec<ClaimedJob>> {
+    async fn claim(&self, request_id: u64, outcomes: Vec<Outcome>) -> Result<Vec<ClaimedJob>> {
         let claim = ClaimRequest {
             worker: self.id.clone(),
             request_id,
@@ -77,13 +77,13 @@ impl Worker {
         let report = ReportRequest { worker: self.id.clone(), outcomes };
         let both = self.hand.insist(|| store.report_and_claim(report.clone(), claim.clone())).await?;
         for (lease, answer) in leases.into_iter().zip(both.reported) {
-            self.note_accepted(lease, unless_lost(answer)?)?;
+            self.note_answer(lease, unless_lost(answer)?);
         }
         Ok(both.claimed.jobs)
     }
 
     /// Does the work and says how it ended.
-    async fn perform(&mut self, job: &ClaimedJob) -> Result<Outcome> {
+    async fn perform(&self, job: &ClaimedJob) -> Result<Outcome> {
         let lease = job.lease;
         pass_ms(self.hand.dice.below(WORK_MS)).await;
         if self.hand.dice.below(4) == 0 {
@@ -91,21 +91,23 @@ impl Worker {
             // A lease that is lost is told of by the report, too.
             self.hand.insist(|| self.hand.store.renew(RenewRequest { renewals: renewals.clone() })).await?;
         }
-        self.hand.ledger.note(&[Entry::executed(lease)])?;
+        self.hand.ledger.note(&[Entry::executed(lease)]);
         Ok(Outcome { lease, kind: outcome(job)? })
     }
 
-    async fn handle(&mut self, job: &ClaimedJob) -> Result<()> {
+    async fn handle(&self, job: &ClaimedJob) -> Result<()> {
         let lease = job.lease;
         if self.hand.bug == Some(Bug::ReportFirst) {
             let reported = self.report(Outcome { lease, kind: outcome(job)? }).await?;
             pass_ms(self.hand.dice.below(WORK_MS)).await;
-            self.hand.ledger.note(&[Entry::executed(lease)])?;
-            return self.note_accepted(lease, reported);
+            self.hand.ledger.note(&[Entry::executed(lease)]);
+            self.note_answer(lease, reported);
+            return Ok(());
         }
         let outcome = self.perform(job).await?;
         let reported = self.report(outcome).await?;
-        self.note_accepted(lease, reported)
+        self.note_answer(lease, reported);
+        Ok(())
     }
 
     /// Reports until there is an answer; `None` when the lease is lost.
@@ -115,15 +117,11 @@ impl Worker {
         unless_lost(answers.pop().ok_or("a report without an answer")?)
     }
 
-    fn note_accepted(&mut self, lease: Lease, reported: Option<Reported>) -> Result<()> {
-        let Lease { job, attempt, token } = lease;
-        let Some(Reported { state, repeated }) = reported else {
-            return self.hand.ledger.note(&[Entry::Refused { job, attempt, token }]);
-        };
-        if state == State::Succeeded {
+    fn note_answer(&self, lease: Lease, reported: Option<Reported>) {
+        if reported.is_some_and(|reported| reported.state == State::Succeeded) {
             self.hand.watch.completed();
         }
-        self.hand.ledger.note(&[Entry::Accepted { job, attempt, token, state, repeated }])
+        self.hand.ledger.note(&[Entry::answered(lease, reported)]);
     }
 }
 

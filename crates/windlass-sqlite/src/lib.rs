@@ -114,13 +114,13 @@ impl SqliteStore {
         R: Send + 'static,
         F: FnOnce(&mut Step<'_, SqliteTables>) -> Result<R> + Send + 'static,
     {
-        let unavailable = |reason: &str| Error::Unavailable { reason: reason.to_owned() };
         let (call, answer) = Call::new(work);
         let sent = match self.queues.lock().as_ref() {
             Some(queues) => to(queues).send(Box::new(call)),
-            None => return Err(unavailable("the store was closed")),
+            None => return Err(Error::store_closed()),
         };
-        sent.map_err(|_| unavailable("a thread of the store has panicked; open the store again"))?;
+        let reason = "a thread of the store has panicked; open the store again";
+        sent.map_err(|_| Error::Unavailable { reason: reason.to_owned() })?;
         receive(answer).await
     }
 }
@@ -135,7 +135,7 @@ async fn receive<R>(answer: oneshot::Receiver<Result<R>>) -> Result<R> {
 /// The store's own threads are named, and joined when it is closed.
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    started.map_err(|error| Error::Unavailable { reason: format!("no thread could be started: {error}") })
+    started.map_err(|error| Error::no_thread(&error))
 }
 
 impl Host for SqliteStore {

@@ -1,6 +1,7 @@
 //! Enqueueing, and waiting for what becomes of it.
 
 use crate::job::{Job, Names, Options, decode};
+use crate::repeat::enqueue;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,15 +11,12 @@ use windlass_core::id::{Ids, JobId};
 use windlass_core::job::{Failure, NewJob, State};
 use windlass_core::payload::Payload;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{BATCH_MAX, EnqueueRequest, Enqueued, Store, WaitFor};
+use windlass_core::store::{BATCH_MAX, Enqueued, Store, WaitFor};
 use windlass_core::time::SystemClock;
 use windlass_core::{Error, Result};
 
 /// How long a wait goes without a look of its own, in case a wake-up gets lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How often an enqueue whose answer got lost is repeated.
-const TRIES: u32 = 5;
-const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Enqueues jobs. Cheap to clone.
 ///
@@ -72,8 +70,8 @@ impl Client {
     /// Enqueues a job with options on top of its own.
     pub async fn enqueue_with<J: Job>(&self, job: J, options: Options) -> Result<Ticket<J>> {
         let job = self.prepare(&job, options)?;
-        let mut answers = self.send(vec![job]).await?;
-        let enqueued = answers.pop().unwrap_or_else(|| Err(no_answer()))?;
+        let mut answers = enqueue(self.store.as_ref(), vec![job]).await?;
+        let enqueued = answers.pop().unwrap_or_else(|| Err(Error::too_few_answers()))?;
         Ok(self.ticket(enqueued))
     }
 
@@ -87,7 +85,7 @@ impl Client {
         for batch in batches {
             let jobs = batch.len();
             let sent = match &failed {
-                None => self.send(batch).await,
+                None => enqueue(self.store.as_ref(), batch).await,
                 Some(error) => Err(Error::clone(error)),
             };
             match sent {
@@ -130,22 +128,6 @@ impl Client {
         Ok(NewJob::new(self.ids.next(), spec).due(due))
     }
 
-    /// The ids are ours, so a call whose answer got lost may be repeated.
-    async fn send(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
-        let request = EnqueueRequest::new(jobs);
-        let mut answers = self.store.enqueue(request.clone()).await;
-        for n in 1..TRIES {
-            if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
-                break;
-            }
-            tokio::time::sleep(TRY_AGAIN * n).await;
-            let of_job = |(answer, job): (Result<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
-            let repeated = self.store.enqueue(request.clone()).await;
-            answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
-        }
-        answers
-    }
-
     fn ticket<J: Job>(&self, enqueued: Enqueued) -> Ticket<J> {
         Ticket { client: self.clone(), enqueued, job: PhantomData }
     }
@@ -185,10 +167,6 @@ impl Client {
             State::Cancelled => Some(Waited::Cancelled),
         })
     }
-}
-
-fn no_answer() -> Error {
-    Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
 }
 
 impl fmt::Debug for Client {

@@ -16,6 +16,7 @@ pub mod maintenance;
 pub mod observe;
 mod open;
 mod operate;
+pub mod repeat;
 pub mod runs;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -29,7 +29,7 @@ impl Client {
     /// Changes a job; answers the state that it led to, or `None` when the job is gone.
     pub async fn change(&self, id: JobId, op: ChangeOp) -> Result<Option<State>> {
         let answer = self.store().change(vec![Change { id, op }]).await?.pop();
-        let answer = answer.unwrap_or_else(|| Err(Error::not_found(format!("the job {id}"))))?;
+        let answer = answer.unwrap_or_else(|| Err(Error::job_not_found(id)))?;
         Ok(answer.state)
     }
 

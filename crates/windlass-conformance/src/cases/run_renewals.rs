@@ -9,8 +9,8 @@ use windlass_core::id::{RunId, Token};
 use windlass_core::job::Due;
 use windlass_core::name::Kind;
 use windlass_core::store::{
-    BATCH_MAX, BEYOND_INBOX, ClaimedRun, INBOX_ITEMS_MAX, RunCommit, RunItem, RunLease, RunMessage, RunRead,
-    RunRenewal, RunRenewed, RunState, RunStep, SweepKind,
+    BATCH_MAX, ClaimedRun, INBOX_ITEMS_MAX, RunCommit, RunItem, RunLease, RunMessage, RunRead, RunRenewal, RunRenewed,
+    RunState, RunStep, SweepKind,
 };
 use windlass_core::{Error, Result};
 
@@ -407,7 +407,7 @@ async fn a_renewal_from_beyond_the_inbox_is_refused(ctx: Ctx) {
     let claimed = claim_long(&ctx).await;
     for inbox_from in [2, 1_000_000, u64::MAX] {
         let refused = refusal(&ctx, RunRenewal { inbox_from, ..renewal_of(&claimed) }).await;
-        assert_eq!(refused, Error::invalid("inbox_from", BEYOND_INBOX), "{inbox_from}");
+        assert_eq!(refused, Error::beyond_inbox("inbox_from"), "{inbox_from}");
     }
     send_all(&ctx, id, &["two"]).await;
     let renewed = renew(&ctx, RunRenewal { inbox_from: 2, ..renewal_of(&claimed) }).await.unwrap();
@@ -451,7 +451,7 @@ async fn renewals_of_one_call_are_answered_each_on_its_own(ctx: Ctx) {
     assert_eq!(shown(&other.unwrap()), (vec!["c"], 1, 1));
     assert_eq!(lost, Err(Error::LeaseLost));
     assert_eq!(shown(&again.unwrap()), (vec!["b"], 2, 1), "the same run again");
-    assert_eq!(beyond, Err(Error::invalid("inbox_from", BEYOND_INBOX)));
+    assert_eq!(beyond, Err(Error::beyond_inbox("inbox_from")));
     ctx.advance_ms(LEASE_MS).await;
     assert_eq!(claim_runs(&ctx, 2).await, [], "the last renewal of a run decides when its lease ends");
 }

@@ -21,7 +21,7 @@ impl<T: Tables> Step<'_, T> {
         change.op.check()?;
         let record = self.wanted(change.id)?;
         if record.quarantined && change.op != ChangeOp::Remove {
-            return Err(Error::corrupt(format!("the job {} is quarantined; look at it, then remove it", change.id)));
+            return Err(Error::job_quarantined(change.id));
         }
         let after = match self.change_record(&record, change.op) {
             Err(Error::Corrupt { what }) => {
@@ -89,7 +89,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// The job of this id, or `NotFound`.
     pub(super) fn wanted(&mut self, id: JobId) -> Result<Record> {
-        let missing = || Error::not_found(format!("the job {id}"));
+        let missing = || Error::job_not_found(id);
         let row = self.tables.find_job(id)?.ok_or_else(missing)?;
         match self.readable_record(row)? {
             Some(record) if !record.quarantined && self.is_orphan(&record)? => {

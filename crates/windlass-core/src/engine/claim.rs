@@ -64,15 +64,8 @@ impl<T: Tables> Step<'_, T> {
         match memo.request_id.cmp(&request.request_id) {
             Ordering::Less => Ok(None),
             Ordering::Equal if memo.fingerprint == request.fingerprint() => Ok(Some(memo)),
-            Ordering::Equal => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
-            Ordering::Greater => {
-                let (got, last, worker) = (request.request_id, memo.request_id, &request.worker);
-                let reason = format!(
-                    "is {got} after {last}; count upwards, and give every process and every start a worker id of its own \
-                     (this one is `{worker}`)"
-                );
-                Err(Error::invalid("request_id", reason))
-            }
+            Ordering::Equal => Err(Error::request_id_reused()),
+            Ordering::Greater => Err(Error::request_id_too_low(request, memo.request_id)),
         }
     }
 

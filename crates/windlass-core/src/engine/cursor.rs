@@ -36,7 +36,7 @@ impl Cursor {
 
     /// From text that may have been tampered with.
     pub(super) fn decode(text: &str, question: &str) -> Result<Self> {
-        let wrong = || Error::invalid("cursor", "is not one of this listing; begin without a cursor");
+        let wrong = Error::wrong_cursor;
         let bytes = unhex(text).filter(|bytes| bytes.len() == BODY + SUM).ok_or_else(wrong)?;
         let (body, check) = bytes.split_at(BODY);
         if check != sum(body, question) || body[0] != VERSION {

@@ -11,7 +11,7 @@ use crate::store::{Explanation, Reason};
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::explain`](crate::store::JobQueue::explain).
     pub fn explain(&mut self, id: JobId) -> Result<Explanation> {
-        let missing = || Error::not_found(format!("the job {id}"));
+        let missing = || Error::job_not_found(id);
         let row = self.tables.find_job(id)?.ok_or_else(missing)?;
         let (record, damage) = self.look(row)?.ok_or_else(missing)?;
         let damage = match self.tables.spec(row) {

@@ -24,7 +24,7 @@ impl<T: Tables> Step<'_, T> {
             return Ok(next);
         }
         if append.first > next {
-            return Err(Error::invalid("first", format!("is {}, but the next line is {next}", append.first)));
+            return Err(Error::log_gap(append.first, next));
         }
         let known = usize::try_from(next - append.first).unwrap_or(usize::MAX);
         let lines: Vec<_> = append.lines.into_iter().skip(known).collect();
@@ -42,7 +42,7 @@ impl<T: Tables> Step<'_, T> {
     pub fn read_logs(&mut self, request: LogRequest) -> Result<LogPage> {
         request.check()?;
         let limit = request.limit as usize;
-        let missing = || Error::not_found(format!("the job {}", request.job));
+        let missing = || Error::job_not_found(request.job);
         let row = self.tables.find_job(request.job)?.ok_or_else(missing)?;
         let (begin, next) = self.tables.log_range(row)?;
         let first = request.from.max(begin);

@@ -69,7 +69,7 @@ impl<T: Tables> Step<'_, T> {
     /// See [`ScheduleStore::fire`](crate::store::ScheduleStore::fire).
     pub fn fire(&mut self, mut fire: Fire) -> Result<FireOutcome> {
         fire.check()?;
-        let missing = Error::not_found(format!("the schedule `{}`", fire.name));
+        let missing = Error::schedule_not_found(&fire.name);
         let mut schedule = self.tables.schedule(&fire.name)?.ok_or(missing)?;
         if schedule.revision != fire.revision
             || fire.expected_tick.is_some() && schedule.next_tick != fire.expected_tick

@@ -62,7 +62,7 @@ impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::groups`](crate::store::JobQueue::groups).
     pub fn groups(&mut self, request: &GroupsRequest) -> Result<GroupPage> {
         request.check()?;
-        let missing = || Error::not_found(format!("the queue `{}`", request.queue));
+        let missing = || Error::queue_not_found(&request.queue);
         let queue = self.tables.find_queue(&request.queue)?.ok_or_else(missing)?;
         let limit = request.limit as usize;
         let ids = self.tables.groups(queue, request.after.as_ref(), limit)?;

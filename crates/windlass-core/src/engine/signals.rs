@@ -105,7 +105,7 @@ impl Signals {
     /// `Unavailable` once the store was closed.
     pub fn check_open(&self) -> Result<()> {
         let closed = self.inner.lock().closed;
-        if closed { Err(Error::Unavailable { reason: "the store was closed".to_owned() }) } else { Ok(()) }
+        if closed { Err(Error::store_closed()) } else { Ok(()) }
     }
 
     /// Returns when one of the queues rang after `mark`.

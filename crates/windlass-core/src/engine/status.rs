@@ -22,7 +22,7 @@ impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::metrics`](crate::store::JobQueue::metrics).
     pub fn metrics(&mut self, request: &MetricsRequest) -> Result<Vec<MinuteMetrics>> {
         let (from, to) = request.check()?;
-        let missing = || Error::not_found(format!("the queue `{}`", request.queue));
+        let missing = || Error::queue_not_found(&request.queue);
         let queue = self.tables.find_queue(&request.queue)?.ok_or_else(missing)?;
         self.tables.minutes(queue, from, to)
     }

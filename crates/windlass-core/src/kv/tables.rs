@@ -103,5 +103,5 @@ impl<K: OrderedKv> KvTables<K> {
 }
 
 pub(super) fn gone(what: &str, number: u64) -> Error {
-    Error::corrupt(format!("{what} {number} is not there"))
+    Error::missing_record(what, number)
 }

@@ -40,8 +40,7 @@ impl MemoryStore {
 
     fn step<R>(&self, work: impl FnOnce(&mut Step<'_, MemoryTables>) -> Result<R>) -> Result<(R, Effects)> {
         let mut guard = self.tables.lock();
-        let closed = || Error::Unavailable { reason: "the store was closed".to_owned() };
-        let tables = guard.as_mut().ok_or_else(closed)?;
+        let tables = guard.as_mut().ok_or_else(Error::store_closed)?;
         let mut step = Step::new(tables, self.random.as_ref(), self.clock.now());
         let outcome = work(&mut step)?;
         Ok((outcome, step.finish()?))

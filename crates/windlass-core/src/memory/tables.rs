@@ -40,7 +40,7 @@ pub struct MemoryTables {
 }
 
 fn gone(what: &str, number: u64) -> Error {
-    Error::corrupt(format!("{what} {number} is not there"))
+    Error::missing_record(what, number)
 }
 
 impl Tables for MemoryTables {

@@ -41,7 +41,7 @@ pub use queue::{
 };
 pub use run_views::{Run, RunChange, RunList, RunPage, RunRead, RunView};
 pub use runs::{
-    BEYOND_INBOX, ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
+    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
     RUN_TEXT_BYTES_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed,
     RunState, RunStep, RunStore, RunsClaimed,
 };

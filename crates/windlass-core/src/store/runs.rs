@@ -31,9 +31,6 @@ pub const INBOX_ITEMS_MAX: usize = 1_000;
 /// How long an ended run is kept when nobody says: 14 days.
 pub const RUN_KEPT_MS: u64 = 14 * 24 * 3_600 * 1_000;
 
-/// Why an inbox number of a commit or a renewal is rejected.
-pub const BEYOND_INBOX: &str = "is beyond the inbox; give that of the claim or of the last renewal";
-
 /// Runs, from their creation to their removal.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {

@@ -135,6 +135,15 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + 
     result.await?
 }
 
+/// Ends the servers.
+pub(super) async fn end(bed: Arc<Bed>) -> Result<()> {
+    let drop_bed = move || {
+        drop(bed);
+        Ok(())
+    };
+    aside(drop_bed).await
+}
+
 /// The same with the servers.
 pub(super) async fn at<T: Send + 'static>(
     bed: &Arc<Bed>,

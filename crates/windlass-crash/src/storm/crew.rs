@@ -1,17 +1,16 @@
 //! Those who work while the servers break: workers and enqueuers, each with a store handle of its own, as processes have.
 
 use super::bed::PREFIX;
-use crate::audit::{Findings, audit};
 use crate::child::{Dice, open, pass_ms};
 use crate::hand::Hand;
-use crate::ledger::{Book, Ledger};
-use crate::parent::{counts, miscounted, stored_jobs, waiting};
+use crate::parent::{audit_store, counts, waiting};
 use crate::recount::{Discord, Raw, recount};
 use crate::watch::{Unanswered, Watch};
 use crate::{Result, enqueuer, worker};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::JoinSet;
+use windlass_audit::{Book, Findings, Ledger};
 use windlass_core::store::Store;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
@@ -81,13 +80,7 @@ impl Crew {
 
     /// Nobody of a crew ends by itself.
     pub(super) fn check(&mut self) -> Result<()> {
-        for set in [&mut self.workers, &mut self.enqueuers] {
-            if let Some(ended) = set.try_join_next() {
-                let error = ended.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.err()));
-                return Err(format!("one of the crew has ended by itself: {error}").into());
-            }
-        }
-        Ok(())
+        none_ended([&mut self.workers, &mut self.enqueuers], "one of the crew")
     }
 
     /// Waits until so many more jobs are completed.
@@ -146,10 +139,20 @@ impl Crew {
             pass_ms(10).await;
         }
         self.workers.shutdown().await;
-        let stored = stored_jobs(self.store.as_ref()).await?;
-        let miscounted = miscounted(counts(self.store.as_ref()).await?, &stored);
         let discord = self.recount().await?;
-        let findings = audit(&self.book.lock(), &stored);
+        let entries = self.book.lock().clone();
+        let (findings, miscounted) = audit_store(self.store.as_ref(), entries).await?;
         Ok(Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() })
+    }
+}
+
+/// Fails when a task has ended: none of these ends by itself. `who` is the subject of the message.
+pub(super) fn none_ended(sets: [&mut JoinSet<Result<()>>; 2], who: &str) -> Result<()> {
+    match sets.into_iter().find_map(JoinSet::try_join_next) {
+        None => Ok(()),
+        Some(ended) => {
+            let error = ended.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.err()));
+            Err(format!("{who} has ended by itself: {error}").into())
+        }
     }
 }

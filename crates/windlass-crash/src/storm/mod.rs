@@ -2,7 +2,7 @@
 //!
 //! A round lets the crew work, breaks something, waits until the store is back, measures how long the crew takes to claim
 //! again, and recounts every index ([`crate::recount`]). In the end nobody enqueues any more, the rest is worked off, and what
-//! the crew wrote down is compared with what the store has ([`crate::audit()`]).
+//! the crew wrote down is compared with what the store has ([`windlass_audit`]).
 //!
 //! Failovers under full load have a storm of their own, with runs and wake-ups ([`planned`]), and so has the timekeeper, with
 //! worker processes ([`timekeeper`]).
@@ -21,11 +21,11 @@ pub use table::Row;
 
 use crate::Result;
 use crate::args::StormConfig;
-use crate::audit::Findings;
 use crate::recount::Discord;
-use bed::{Bed, PREFIX, aside};
+use bed::{Bed, PREFIX, aside, end};
 use crew::{Crew, Outcome};
 use std::sync::Arc;
+use windlass_audit::Findings;
 use windlass_core::name::QueueName;
 use windlass_core::store::{QueueSettings, Retention, RetentionRule, Setting, Store};
 use windlass_core::time::{Clock, SystemClock};
@@ -81,11 +81,7 @@ pub async fn run(plan: Plan) -> Result<Row> {
         row.add(crew.finish().await?);
     }
     row.seconds = SystemClock.now().ms_since(began) / 1_000;
-    aside(move || {
-        drop(bed);
-        Ok(())
-    })
-    .await?;
+    end(bed).await?;
     Ok(row)
 }
 
@@ -117,7 +113,8 @@ impl Row {
     fn add(&mut self, outcome: Outcome) {
         let Outcome { findings, miscounted, discord, unanswered } = outcome;
         self.in_discord(&discord);
-        let Findings { jobs, executed, delivered_twice, too_late, lost, double, forgotten, phantom, faults } = findings;
+        let Findings { jobs, executed, delivered_twice, too_late, lost, double, forgotten, phantom, faults, .. } =
+            findings;
         self.jobs += jobs;
         self.executed += executed;
         self.delivered_twice += delivered_twice;

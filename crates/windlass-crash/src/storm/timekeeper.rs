@@ -4,21 +4,21 @@
 //! moment between two renewals of its hint, measures by how much its leases are reaped after their end, and continues it.
 //! What the processes wrote down is compared with the store in the end.
 
-use super::bed::{Bed, PREFIX, aside, at};
+use super::bed::{Bed, PREFIX, aside, at, end};
 use super::crew::Outcome;
 use super::table::Row;
 use super::{JOBS_BETWEEN, Plan, keep_everything};
 use crate::args::{Blow, Config, StoreKind};
-use crate::audit::audit;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
 use crate::library_worker::keeper_path;
-use crate::parent::{active_jobs, counts, ledgers, miscounted, stored_jobs, waiting};
+use crate::parent::{active_jobs, audit_store, counts, waiting};
 use crate::recount::{Raw, recount};
 use crate::watch::Unanswered;
 use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
+use windlass_audit::read_ledgers;
 use windlass_core::id::JobId;
 use windlass_core::job::LeaseView;
 use windlass_core::name::{Labels, WorkerId};
@@ -179,16 +179,9 @@ impl TimekeeperStorm {
         // They report before they are told to claim no more, so the last answers are written down.
         pass_ms(UNDER_WAY_MS).await;
         self.fleet.kill_all(Kind::LibraryWorker)?;
-        let stored = stored_jobs(self.store.as_ref()).await?;
-        let miscounted = miscounted(counts(self.store.as_ref()).await?, &stored);
         let discord = recount(&Raw::read(&self.url).await?);
-        let findings = audit(&ledgers(&self.dir)?, &stored);
-        let bed = self.bed;
-        aside(move || {
-            drop(bed);
-            Ok(())
-        })
-        .await?;
+        let (findings, miscounted) = audit_store(self.store.as_ref(), read_ledgers(&self.dir)?).await?;
+        end(self.bed).await?;
         Ok(Outcome { findings, miscounted, discord, unanswered: Unanswered::default() })
     }
 }

@@ -4,7 +4,7 @@ use super::RedisStore;
 use super::list::{Cursor, Hunt, question};
 use crate::directory::settings_text;
 use crate::record::{due_text, escape, payload_text};
-use crate::reply::{Items, illegal, odd, one, state, state_letter};
+use crate::reply::{Items, illegal, number, odd, one, state, state_letter};
 use crate::scripts::AT;
 use std::ops::RangeInclusive;
 use windlass_core::engine::Effects;
@@ -182,11 +182,7 @@ impl RedisStore {
 
     async fn obliterate(&self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor>)> {
         match self.obliteration(name, "begin", force).await?.split_once(' ') {
-            Some(("active", count)) => {
-                let reason =
-                    format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
-                return Err(Error::invalid("force", reason));
-            }
+            Some(("active", count)) => return Err(Error::jobs_active(number(count)?)),
             Some((other, _)) => return Err(odd(other)),
             None => {}
         }
@@ -253,10 +249,10 @@ fn changed(answer: &str, id: JobId) -> Result<Changed> {
     match answer.split_once(' ').unwrap_or((answer, "")) {
         ("ok", "-") => Ok(Changed { state: None }),
         ("ok", letter) => Ok(Changed { state: Some(state(letter)?) }),
-        ("missing", _) => Err(Error::not_found(format!("the job {id}"))),
+        ("missing", _) => Err(Error::job_not_found(id)),
         ("illegal", rest) => Err(illegal(rest)),
         ("taken", by) => Err(Error::KeyTaken { by: by.parse()? }),
-        ("corrupt", _) => Err(Error::corrupt(format!("the job {id} is quarantined; look at it, then remove it"))),
+        ("corrupt", _) => Err(Error::job_quarantined(id)),
         _ => Err(odd(answer)),
     }
 }

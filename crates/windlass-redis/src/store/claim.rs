@@ -252,15 +252,8 @@ fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     match word.split_once(' ').unwrap_or((&word, "")) {
         ("ok", _) => Ok(Answered::Done(items)),
         ("stale", _) => Ok(Answered::Stale),
-        ("reused", _) => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
-        ("old", last) => {
-            let (got, last, worker) = (request.request_id, number::<u64>(last)?, &request.worker);
-            let reason = format!(
-                "is {got} after {last}; count upwards, and give every process and every start a worker id of its own (this \
-                 one is `{worker}`)"
-            );
-            Err(Error::invalid("request_id", reason))
-        }
+        ("reused", _) => Err(Error::request_id_reused()),
+        ("old", last) => Err(Error::request_id_too_low(request, number(last)?)),
         _ => Err(odd(&word)),
     }
 }

@@ -32,7 +32,7 @@ impl RedisStore {
         let mut items = self.caller.items(call).await?;
         match items.text()?.as_str() {
             "ok" => {}
-            "missing" => return Err(Error::not_found(format!("the job {id}"))),
+            "missing" => return Err(Error::job_not_found(id)),
             other => return Err(odd(other)),
         }
         let now = items.time()?;

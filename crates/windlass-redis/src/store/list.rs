@@ -373,7 +373,7 @@ impl Cursor {
 
     /// From text that may have been tampered with.
     pub(super) fn decode(text: &str, question: &str) -> Result<Self> {
-        let wrong = || Error::invalid("cursor", "is not one of this listing; begin without a cursor");
+        let wrong = Error::wrong_cursor;
         let digit = |i: usize| text.get(i..i + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() < 2 * SUM {
             return Err(wrong());

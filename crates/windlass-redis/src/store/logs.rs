@@ -63,7 +63,7 @@ impl LogSink for RedisStore {
         let mut items = self.caller.items(call).await?;
         match items.text()?.as_str() {
             "ok" => {}
-            "missing" => return Err(Error::not_found(format!("the job {}", request.job))),
+            "missing" => return Err(Error::job_not_found(request.job)),
             other => return Err(odd(other)),
         }
         let (first, next) = (items.number()?, items.number()?);
@@ -78,7 +78,7 @@ impl LogSink for RedisStore {
 
 fn appended(answer: &str, first: u64) -> Result<u64> {
     match answer.split_once(' ') {
-        Some(("gap", next)) => Err(Error::invalid("first", format!("is {first}, but the next line is {next}"))),
+        Some(("gap", next)) => Err(Error::log_gap(first, number(next)?)),
         Some(_) => Err(odd(answer)),
         None if answer == "lost" => Err(Error::LeaseLost),
         None => number(answer),

@@ -123,7 +123,7 @@ impl ScheduleStore for RedisStore {
         add_jobs(&mut call, fire.jobs.iter().map(|job| (job.effective_id(), job.fingerprint(), job)))?;
         let mut items = Items::of(self.caller.run_durably(call).await?)?;
         match items.text()?.as_str() {
-            "missing" => Err(Error::not_found(format!("the schedule `{}`", fire.name))),
+            "missing" => Err(Error::schedule_not_found(&fire.name)),
             "corrupt" => Err(Error::corrupt(format!("the schedule `{}` cannot be read", fire.name))),
             "stale" => Ok(FireOutcome::Stale),
             "skipped" => Ok(FireOutcome::Skipped),

@@ -228,7 +228,7 @@ impl RedisStore {
 fn found(items: &mut Items, queue: &QueueName) -> Result<()> {
     match items.text()?.as_str() {
         "ok" => Ok(()),
-        "missing" => Err(Error::not_found(format!("the queue `{queue}`"))),
+        "missing" => Err(Error::queue_not_found(queue)),
         other => Err(odd(other)),
     }
 }

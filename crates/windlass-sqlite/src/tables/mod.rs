@@ -125,7 +125,7 @@ impl<C: Source> SqliteTables<C> {
 }
 
 fn gone(what: &str, number: u64) -> Error {
-    Error::corrupt(format!("{what} {number} is not there"))
+    Error::missing_record(what, number)
 }
 
 /// A limit as a number for SQL.

@@ -137,7 +137,7 @@ impl RunRows {
 
     /// Keeps the definition of a run, if no other run has brought it.
     pub(super) fn put_definition<C: Source>(&mut self, db: &mut Db<C>, id: RunId, definition: &[u8]) -> Result<()> {
-        let row = self.rows.get(&id).ok_or_else(|| Error::not_found(format!("the run {id}")))?;
+        let row = self.rows.get(&id).ok_or_else(|| Error::run_not_found(id))?;
         let hash = row.definition_hash;
         if self.defined.insert(hash) {
             let sql = "INSERT OR IGNORE INTO windlass_definition(hash,definition) VALUES(?1,?2)";

@@ -117,7 +117,7 @@ fn bytes(row: &SqlRow<'_>) -> rusqlite::Result<Bytes> {
 impl<C: Source> SqliteTables<C> {
     /// The number of a run, under which everything of it is kept.
     fn number(&mut self, id: RunId) -> Result<u64> {
-        self.run_rows.number(&mut self.db, id)?.ok_or_else(|| Error::not_found(format!("the run {id}")))
+        self.run_rows.number(&mut self.db, id)?.ok_or_else(|| Error::run_not_found(id))
     }
 }
 

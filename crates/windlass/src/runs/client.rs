@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::graph::{GraphState, Inbox, Message, encode_definition, encode_input, graph_kind};
-use super::retry::{TRIES, TRY_AGAIN};
+use super::retry::TRY_AGAIN;
 use super::status::RunStatus;
 use bytes::Bytes;
 use serde_json::Value;
@@ -136,13 +136,7 @@ impl Runs {
 
     /// The ids are ours, so a call whose answer got lost may be repeated.
     async fn create(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
-        for n in 1..TRIES {
-            match self.store.create_runs(runs.clone()).await {
-                Err(error) if error.is_outcome_unknown() => tokio::time::sleep(TRY_AGAIN * n).await,
-                answer => return answer,
-            }
-        }
-        self.store.create_runs(runs).await
+        crate::repeat::repeat(Error::is_outcome_unknown, |_| self.store.create_runs(runs.clone())).await
     }
 
     /// Where a run stands; `None` when it is not there.

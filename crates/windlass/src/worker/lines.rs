@@ -11,6 +11,7 @@
 use super::Shared;
 use super::active::{Active, Portion};
 use crate::context::World;
+use crate::repeat::PAUSE;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -22,7 +23,6 @@ use windlass_core::store::{LOG_LINE_BYTES_MAX, LogAppend, LogLine, LogStream, Re
 
 /// How often the last lines of a job are tried before the job is reported without them.
 const LAST_TRIES: u32 = 4;
-const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// How long a worker that leaves waits for them.
 const LEAVING: Duration = Duration::from_millis(500);
 /// The most lines of one call, and their bytes; one line is always sent, however long it is.
@@ -167,7 +167,7 @@ pub(crate) async fn push_all(world: &World, active: &Active, lines: Vec<LogLine>
         let lines = active.take_lines(CALL);
         if !send(world, &mut [Parcel { active, place, lines }]).await {
             failures = (failures + 1).min(LAST_TRIES * 5);
-            tokio::time::sleep(TRY_AGAIN * failures).await;
+            tokio::time::sleep(PAUSE * failures).await;
         }
     }
 }
@@ -224,7 +224,7 @@ async fn send_last_lines(world: &World, active: &Active) {
             *left = left.saturating_sub(taken);
         } else {
             failures += 1;
-            tokio::time::sleep(TRY_AGAIN * failures).await;
+            tokio::time::sleep(PAUSE * failures).await;
         }
     }
 }

@@ -141,8 +141,7 @@ impl OwnThread {
             return Ok(Self { end, ended });
         }
         debug_assert_eq!(at, KeeperAt::Thread, "a test's keeper has been started");
-        let failed =
-            |error: std::io::Error| Error::Unavailable { reason: format!("no thread could be started: {error}") };
+        let failed = |error: std::io::Error| Error::no_thread(&error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         if overseer.owns_process {
             let _entered = runtime.enter();

@@ -2,18 +2,16 @@
 
 use super::desk::{self, Chances, Desk};
 use super::jobs::QUEUES;
-use super::ledger::Ledger;
-use super::recorder::Recorder;
 use crate::app::App;
 use crate::failure::Failure;
 use clap::Args;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::Worker;
 use windlass::core::store::Wrapped;
+use windlass_audit::{Ledger, Recorder, end_with_parent};
 
 /// One worker of the demo; started by `windlass demo`.
 #[derive(Debug, Args)]
@@ -66,15 +64,4 @@ impl DemoWorker {
         worker.build()?.run().await?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Ends this process when its parent does, however that ends: then nobody holds the other end of standard input any more.
-fn end_with_parent() -> Result<(), Failure> {
-    let watch = || {
-        let mut rest = Vec::new();
-        let _ = std::io::stdin().read_to_end(&mut rest);
-        std::process::exit(0);
-    };
-    std::thread::Builder::new().name("parent-watch".to_owned()).spawn(watch)?;
-    Ok(())
 }

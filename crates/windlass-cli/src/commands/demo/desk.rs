@@ -1,11 +1,10 @@
 //! The handlers of the demo: they take their time, and fail and hang as the dice say.
 
 use super::jobs::{Email, Invoice, Kind, Thumbnail, Webhook};
-use super::ledger::{Entry, How, Ledger};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::core::id::JobId;
 use windlass::{Ctx, JobError, State};
+use windlass_audit::{Entry, Ledger};
 
 /// What a worker's handlers share.
 #[derive(Debug)]
@@ -101,9 +100,9 @@ pub(super) async fn invoice(job: Invoice, ctx: Ctx, desk: State<Desk>) -> Result
     attend(job.number, &ctx, &desk, "the ledger is locked").await
 }
 
-/// One attempt: written down when it starts and however it ends.
+/// One attempt, written to the ledger when it starts.
 async fn attend(number: u64, ctx: &Ctx, desk: &Desk, complaint: &str) -> Result<(), JobError> {
-    let visit = Visit::start(ctx, desk);
+    desk.ledger.note(&[Entry::Executed { job: ctx.id(), attempt: ctx.attempt() }]);
     let half = desk.latency.mul_f64(0.25 + 0.5 * fraction(mix(desk.chances.seed ^ number)));
     tokio::time::sleep(half).await;
     ctx.progress(50, "half of it");
@@ -113,51 +112,9 @@ async fn attend(number: u64, ctx: &Ctx, desk: &Desk, complaint: &str) -> Result<
     }
     tokio::time::sleep(half).await;
     match fate {
-        Fate::Succeed | Fate::Hang => {
-            visit.end(How::Returned);
-            Ok(())
-        }
-        Fate::Fail => {
-            visit.end(How::Failed);
-            Err(JobError::new(complaint))
-        }
-        Fate::Die => {
-            visit.end(How::Failed);
-            Err(JobError::fatal("410 gone"))
-        }
-    }
-}
-
-/// Writes down that an attempt was begun, and that it was dropped when nobody has said how it ended.
-struct Visit<'a> {
-    ledger: &'a Ledger,
-    job: JobId,
-    attempt: u32,
-    ended: bool,
-}
-
-impl<'a> Visit<'a> {
-    fn start(ctx: &Ctx, desk: &'a Desk) -> Self {
-        let (ledger, job, attempt) = (desk.ledger.as_ref(), ctx.id(), ctx.attempt());
-        ledger.note(&[Entry::Started { job, attempt }]);
-        Self { ledger, job, attempt, ended: false }
-    }
-
-    fn end(mut self, how: How) {
-        self.write(how);
-    }
-
-    fn write(&mut self, how: How) {
-        self.ended = true;
-        self.ledger.note(&[Entry::Ended { job: self.job, attempt: self.attempt, how }]);
-    }
-}
-
-impl Drop for Visit<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.write(How::Dropped);
-        }
+        Fate::Succeed | Fate::Hang => Ok(()),
+        Fate::Fail => Err(JobError::new(complaint)),
+        Fate::Die => Err(JobError::fatal("410 gone")),
     }
 }
 

@@ -1,11 +1,9 @@
 //! The end: no more jobs, everybody awake, everything done, everybody gone; and then the books are compared.
 
 use super::args::Demo;
-use super::audit::{Record, audit};
 use super::board::{News, Phase};
 use super::fleet::last_words;
 use super::follow;
-use super::ledger;
 use super::place::Place;
 use super::run::{Next, Stage, long_kept, open_queues};
 use super::summary::Summary;
@@ -15,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::core::name::WorkerId;
 use windlass::core::store::{Durability, QueueSettings};
+use windlass_audit::{Entry, Evidence, StoredJob, audit, read_ledgers};
 
 /// How long the last jobs may take, beside what their leases and their number take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -88,7 +87,19 @@ fn check(next: &Next) -> Result<(), Failure> {
     }
 }
 
-/// Compares the books.
+/// Collects what the parent, the workers and the store hold about the acknowledged jobs.
+async fn evidence(stage: &Stage, place: &Place) -> Result<Evidence, Failure> {
+    let acknowledged = stage.board.acknowledged();
+    let mut entries = read_ledgers(place.dir())?;
+    entries.extend(acknowledged.iter().map(|id| Entry::Acknowledged(*id)));
+    let mut jobs = Vec::new();
+    for ids in acknowledged.chunks(LOOK_UP_MAX) {
+        jobs.extend(stage.store.get(ids.to_vec()).await?.iter().flatten().map(StoredJob::from));
+    }
+    Ok(Evidence { entries, jobs, completions: stage.board.completions(), is_shared: true })
+}
+
+/// Compares the evidence.
 pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary, Failure> {
     stage.tasks.shutdown().await;
     while let Ok(news) = stage.news.try_recv() {
@@ -103,12 +114,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
             break;
         }
     }
-    let mut books = stage.board.books();
-    books.entries = ledger::read_all(place.dir())?;
-    for ids in stage.board.acknowledged().chunks(LOOK_UP_MAX) {
-        let jobs = stage.store.get(ids.to_vec()).await?;
-        books.records.extend(jobs.iter().flatten().map(Record::of));
-    }
+    let evidence = evidence(stage, place).await?;
     // A store that stays is not to keep the demo's jobs for long, nor workers that are known to be dead.
     open_queues(&stage.store, QueueSettings::default()).await?;
     for name in &stage.fleet.killed {
@@ -116,7 +122,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
     }
     let info = stage.store.info().await?;
     stage.store.close().await?;
-    let mut findings = audit(&books);
+    let mut findings = audit(&evidence);
     if stage.board.gap {
         findings
             .faults
@@ -135,7 +141,7 @@ pub(super) async fn account(stage: &mut Stage, place: &Place) -> Result<Summary,
         store: place.shown_url(),
         durability,
         excuse: Some(meaning).filter(|_| !promised),
-        ..Summary::of(findings)
+        ..Summary::of(&findings)
     };
     let worker_error = if summary.is_clean() { None } else { last_words(place.dir()) };
     Ok(Summary { worker_error, ..summary })

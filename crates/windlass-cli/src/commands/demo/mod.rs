@@ -2,10 +2,9 @@
 //!
 //! The parent enqueues, looks after its children and follows the feed; each child is a worker in a process of its own,
 //! over the same store. What is trusted: the parent's memory of what the store acknowledged, the children's ledgers, and
-//! the store's own records and feed. The summary is made by comparing them, see [`audit`].
+//! the store's own records and feed. The summary is made by comparing them, see [`windlass_audit`].
 
 mod args;
-mod audit;
 mod board;
 mod child;
 mod desk;
@@ -15,10 +14,8 @@ mod faults;
 mod fleet;
 mod follow;
 mod jobs;
-mod ledger;
 mod place;
 mod produce;
-mod recorder;
 mod run;
 mod summary;
 mod view;

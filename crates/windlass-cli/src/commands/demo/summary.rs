@@ -1,29 +1,19 @@
 //! What is said in the end.
 
-use super::audit::Findings;
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::values::clean;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use windlass_audit::{Counts, Findings};
 
 /// The demo in numbers. The names are documented: programs read them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Summary {
     /// Jobs whose enqueue was acknowledged.
     pub(super) enqueued: u64,
-    pub(super) succeeded: u64,
-    /// Jobs whose completion a worker wrote down; one that was killed could not.
-    pub(super) confirmed: u64,
-    pub(super) failed: u64,
-    pub(super) cancelled: u64,
-    /// Attempts that failed and were followed by another one.
-    pub(super) retried: u64,
-    pub(super) timed_out: u64,
-    /// Leases that ran out.
-    pub(super) reaped: u64,
-    /// Leases whose holder came too late.
-    pub(super) refused: u64,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
     pub(super) deduplicated: u64,
     pub(super) not_enqueued: u64,
     /// Handlers that were started.
@@ -49,22 +39,16 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn of(findings: Findings) -> Self {
+    pub(super) fn of(findings: &Findings) -> Self {
         Self {
-            enqueued: findings.enqueued,
-            succeeded: findings.succeeded,
-            confirmed: findings.confirmed,
-            failed: findings.failed,
-            cancelled: findings.cancelled,
-            retried: findings.retried,
-            timed_out: findings.timed_out,
-            reaped: findings.reaped,
-            refused: findings.refused,
+            enqueued: findings.jobs,
+            counts: findings.counts,
             executed: findings.executed,
             waiting: findings.waiting,
             lost: findings.lost,
-            double_completed: findings.double_completed,
-            faults: findings.faults,
+            double_completed: findings.double,
+            // A sentence, whose subject is the job.
+            faults: findings.faults.iter().map(|fault| fault.replacen(": ", " ", 1)).collect(),
             ..Self::default()
         }
     }
@@ -92,12 +76,12 @@ impl Summary {
         table.load_style(presets::UTF8_BORDERS_ONLY);
         let rows = [
             ("enqueued", self.enqueued, "acknowledged by the store"),
-            ("succeeded", self.succeeded, ""),
-            ("failed", self.failed, "dead letters, kept with their payload"),
-            ("retried", self.retried, "attempts that failed and were tried again"),
-            ("timed out", self.timed_out, "attempts that hung"),
-            ("reaped", self.reaped, "leases of workers that died or froze"),
-            ("refused", self.refused, "leases of frozen workers that came too late"),
+            ("succeeded", self.counts.succeeded, ""),
+            ("failed", self.counts.failed, "dead letters, kept with their payload"),
+            ("retried", self.counts.retried, "attempts that failed and were tried again"),
+            ("timed out", self.counts.timed_out, "attempts that hung"),
+            ("reaped", self.counts.reaped, "leases of workers that died or froze"),
+            ("refused", self.counts.refused, "leases of frozen workers that came too late"),
             ("turned away", self.deduplicated, "second invoices for an unpaid bill"),
             ("executed", self.executed, "handlers started, by the workers' ledgers"),
             ("kills", self.kills, "SIGKILL"),

@@ -4,7 +4,7 @@
 //! is enqueued in batches as it comes, and the first bad line ends it. Lines are read on a thread of their own, so that
 //! an interrupt is noticed while there is nothing to read.
 
-use super::{ids, lost_answer, send};
+use super::{ids, lost_answer};
 use crate::app::App;
 use crate::failure::{Failure, say};
 use crate::job_input::JobInput;
@@ -166,7 +166,7 @@ impl Upload<'_> {
 
     async fn send(&mut self, store: &dyn Store, batch: &mut Batch) -> Result<(), Failure> {
         let Batch { jobs, numbers, bytes } = std::mem::take(batch);
-        let answers = send(store, jobs).await.map_err(|error| self.broken(&numbers, error))?;
+        let answers = windlass::repeat::enqueue(store, jobs).await.map_err(|error| self.broken(&numbers, error))?;
         for (number, answer) in numbers.into_iter().zip(answers) {
             self.take(number, answer);
         }

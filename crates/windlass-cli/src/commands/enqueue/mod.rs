@@ -13,17 +13,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::Error;
 use windlass::core::id::{Ids, JobId};
 use windlass::core::job::{Job, NewJob, State};
 use windlass::core::random::StrongRandom;
-use windlass::core::store::{EnqueueRequest, Enqueued, Store, WaitFor};
+use windlass::core::store::{Enqueued, Store, WaitFor};
 use windlass::core::time::SystemClock;
-use windlass::{Error, Result as StoreResult};
+use windlass::repeat;
 
 /// How long a wait goes without a look of its own, in case a wake-up gets lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How often an enqueue whose answer got lost is repeated.
-const TRIES: u32 = 5;
 
 const AFTER: &str = "\
 Prints the job's id. A job that is there already, or that another one stands for, is no failure: the id is that of the \
@@ -75,8 +74,8 @@ impl Enqueue {
         let (spec, due) = self.job.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
-        let answer = send(store.as_ref(), vec![job.clone()]).await;
-        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
+        let answer = repeat::enqueue(store.as_ref(), vec![job.clone()]).await;
+        let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(Error::too_few_answers())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
         let code = match self.wait {
@@ -91,26 +90,6 @@ impl Enqueue {
 /// Makes ids.
 pub(crate) fn ids() -> Ids {
     Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
-}
-
-fn no_answer() -> Error {
-    Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
-}
-
-/// The ids are ours, so a call whose answer got lost may be repeated.
-async fn send(store: &dyn Store, jobs: Vec<NewJob>) -> StoreResult<Vec<StoreResult<Enqueued>>> {
-    let request = EnqueueRequest::new(jobs);
-    let mut answers = store.enqueue(request.clone()).await;
-    for n in 1..TRIES {
-        if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50) * n).await;
-        let of_job = |(answer, job): (StoreResult<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
-        let repeated = store.enqueue(request.clone()).await;
-        answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
-    }
-    answers
 }
 
 /// Why an enqueue failed. One whose answer was lost names the job, so that it can be looked for.

@@ -45,7 +45,7 @@ impl<T: Tables> Step<'_, T> {
         let before = self.wanted_run(message.run)?;
         let mut row = before.clone();
         if let Some(len) = message.ended_with {
-            let refused = |why: &str| Err(Error::RunRefused { run: before.id, why: why.to_owned() });
+            let refused = |why: &str| Err(Error::run_refused(before.id, why));
             match row.state.is_terminal() {
                 false => return refused(RUN_NOT_ENDED),
                 true if row.history_len != len => return refused(RUN_CHANGED),
@@ -53,11 +53,10 @@ impl<T: Tables> Step<'_, T> {
             }
         }
         if row.rests() && !message.reopens {
-            let why = match &row.stuck {
-                Some(stuck) if !row.state.is_terminal() => format!("is stuck ({stuck}); open it again first"),
-                _ => format!("has ended: {}", row.state.name()),
-            };
-            return Err(Error::RunRefused { run: row.id, why });
+            return Err(match &row.stuck {
+                Some(stuck) if !row.state.is_terminal() => Error::run_stuck(row.id, stuck),
+                _ => Error::run_ended(row.id, row.state),
+            });
         }
         if message.reopens {
             (row.state, row.stuck, row.finished_at) = (RunState::Running, None, None);

@@ -65,7 +65,7 @@ impl<T: Tables> Step<'_, T> {
     pub(in super::super) fn remove_run(&mut self, id: RunId) -> Result<()> {
         let history_len = match self.wanted_run(id) {
             Ok(row) if !row.rests() => {
-                return Err(Error::RunRefused { run: id, why: "has not ended; cancel it first".to_owned() });
+                return Err(Error::run_not_removed(id));
             }
             Ok(row) => row.history_len,
             Err(Error::Corrupt { .. }) => 0,

@@ -11,9 +11,8 @@ use crate::error::{Error, Result};
 use crate::id::{RunId, Token};
 use crate::job::Held;
 use crate::store::{
-    BEYOND_INBOX, ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim,
-    RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed, RunState, RunStep, RunsClaimed,
-    check_batch,
+    ChangeOp, ClaimedRun, FeedEvent, INBOX_ITEMS_MAX, NewRun, RUN_KEPT_MS, RunChange, RunClaim, RunCommit,
+    RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed, RunState, RunStep, RunsClaimed, check_batch,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -197,7 +196,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// The run of this id, or `NotFound`.
     fn wanted_run(&mut self, id: RunId) -> Result<RunRow> {
-        self.tables.run(id)?.ok_or_else(|| Error::not_found(format!("the run {id}")))
+        self.tables.run(id)?.ok_or_else(|| Error::run_not_found(id))
     }
 
     /// See [`RunStore::commit_runs`](crate::store::RunStore::commit_runs).
@@ -218,7 +217,7 @@ impl<T: Tables> Step<'_, T> {
             return if made { Ok(repeated) } else { Err(Error::LeaseLost) };
         }
         if inbox_to > row.inbox_next {
-            return Err(Error::invalid("inbox_to", BEYOND_INBOX));
+            return Err(Error::beyond_inbox("inbox_to"));
         }
         let jobs = self.all_or_none(jobs)?;
         self.tables.trim_inbox(lease.run, row.inbox_first, inbox_to)?;
@@ -304,7 +303,7 @@ impl<T: Tables> Step<'_, T> {
         let before = self.wanted_run(renewal.lease.run)?;
         let held = before.held.clone().filter(|held| held.token == renewal.lease.token).ok_or(Error::LeaseLost)?;
         if renewal.inbox_from > before.inbox_next {
-            return Err(Error::invalid("inbox_from", BEYOND_INBOX));
+            return Err(Error::beyond_inbox("inbox_from"));
         }
         // Read before the write, so that a failed read changes nothing.
         let from = renewal.inbox_from.max(before.inbox_first);

@@ -5,15 +5,13 @@ use super::meter::Meter;
 use super::runs::{NODES, RunFindings, RunLedger, audit_runs, open_runs, start_runs};
 use super::wake::IdleWorkers;
 use super::worker::Worker;
-use crate::audit::audit;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::enqueuer::{accept, job};
 use crate::hand::Hand;
-use crate::ledger::{Book, Entry, Ledger};
-use crate::parent::{counts, miscounted, stored_jobs, waiting};
+use crate::parent::{audit_store, counts, waiting};
 use crate::recount::{Raw, recount};
 use crate::storm::bed::PREFIX;
-use crate::storm::crew::Outcome;
+use crate::storm::crew::{Outcome, none_ended};
 use crate::storm::keep_everything;
 use crate::watch::Watch;
 use crate::{Error, Result};
@@ -21,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use windlass_audit::{Book, Entry, Ledger};
 use windlass_core::id::Ids;
 use windlass_core::name::QueueName;
 use windlass_core::random::StrongRandom;
@@ -120,12 +119,12 @@ impl Load {
         for _ in 0..count {
             self.newcomers += 1;
             let store = open(Path::new(PREFIX), Some(&self.url))?;
-            let mut hand = self.hand(format!("newcomer-{}", self.newcomers), store, self.seeds.seed());
+            let hand = self.hand(format!("newcomer-{}", self.newcomers), store, self.seeds.seed());
             let meter = Arc::clone(&self.meter);
             newcomers.spawn(async move {
                 let began = SystemClock.now();
                 let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
-                enqueue_once(&mut hand, &ids, &meter, 1).await?;
+                enqueue_once(&hand, &ids, &meter, 1).await?;
                 Ok(SystemClock.now().ms_since(began))
             });
         }
@@ -134,13 +133,7 @@ impl Load {
 
     /// No caller or worker ends by itself.
     fn check(&mut self) -> Result<()> {
-        for set in [&mut self.callers, &mut self.workers] {
-            if let Some(ended) = set.try_join_next() {
-                let error = ended.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.err()));
-                return Err(format!("a caller or worker has ended by itself: {error}").into());
-            }
-        }
-        Ok(())
+        none_ended([&mut self.callers, &mut self.workers], "a caller or worker")
     }
 
     /// Waits until so many jobs are acknowledged since the start of the load.
@@ -183,11 +176,10 @@ impl Load {
         self.idle.stop().await?;
         self.workers.shutdown().await;
         let store = self.store;
-        let stored = stored_jobs(store.as_ref()).await?;
-        let miscounted = miscounted(counts(store.as_ref()).await?, &stored);
         let runs = audit_runs(Arc::clone(&store), &self.runs).await?;
         let discord = recount(&Raw::read(&self.url).await?);
-        let findings = audit(&self.book.lock(), &stored);
+        let entries = self.book.lock().clone();
+        let (findings, miscounted) = audit_store(store.as_ref(), entries).await?;
         let jobs = Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() };
         Ok(LoadOutcome { jobs, runs, gap_ms })
     }
@@ -217,23 +209,23 @@ impl Load {
 }
 
 /// Enqueues until it is aborted; an answer that got lost is asked for again with the same jobs.
-async fn enqueue(mut hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
+async fn enqueue(hand: Hand, meter: Arc<Meter>, batch: u64) -> Result<()> {
     let ids = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::seeded(hand.dice.seed())));
     loop {
         if meter.is_paced() {
             pass_ms(PACE_MS).await;
         }
-        enqueue_once(&mut hand, &ids, &meter, batch).await?;
+        enqueue_once(&hand, &ids, &meter, batch).await?;
     }
 }
 
-async fn enqueue_once(hand: &mut Hand, ids: &Ids, meter: &Meter, batch: u64) -> Result<()> {
+async fn enqueue_once(hand: &Hand, ids: &Ids, meter: &Meter, batch: u64) -> Result<()> {
     let jobs = (0..batch).map(|_| job(ids, &hand.dice)).collect::<Result<Vec<_>>>()?;
-    let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended { job: job.id }).collect();
-    let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged { job: job.id }).collect();
-    hand.ledger.note(&intended)?;
+    let intended: Vec<_> = jobs.iter().map(|job| Entry::Intended(job.id)).collect();
+    let acknowledged: Vec<_> = jobs.iter().map(|job| Entry::Acknowledged(job.id)).collect();
+    hand.ledger.note(&intended);
     meter.in_flight(accept(hand, jobs)).await?;
-    hand.ledger.note(&acknowledged)?;
+    hand.ledger.note(&acknowledged);
     meter.acknowledge(batch);
     Ok(())
 }

@@ -14,7 +14,7 @@ mod sentinels;
 mod wake;
 mod worker;
 
-use super::bed::{Bed, PREFIX, aside, at};
+use super::bed::{Bed, PREFIX, aside, at, end};
 use super::fault::Fault;
 use super::table::Row;
 use super::{Plan, blows::FAILOVER_WITHIN};
@@ -49,11 +49,7 @@ pub(super) async fn run(plan: Plan) -> Result<Row> {
     let PlannedStorm { bed, load, mut row, .. } = storm;
     row.add_load(load.finish().await?);
     row.seconds = SystemClock.now().ms_since(began) / 1_000;
-    aside(move || {
-        drop(bed);
-        Ok(())
-    })
-    .await?;
+    end(bed).await?;
     Ok(row)
 }
 

@@ -5,9 +5,9 @@ use super::runs::{NODES, Node, RunLedger, node_outcome};
 use crate::Result;
 use crate::child::{pass_ms, queue};
 use crate::hand::Hand;
-use crate::ledger::Entry;
 use crate::worker::outcome;
 use std::sync::Arc;
+use windlass_audit::Entry;
 use windlass_core::job::{Lease, State};
 use windlass_core::name::{Labels, QueueName, WorkerId};
 use windlass_core::store::{
@@ -39,7 +39,7 @@ struct Done {
 
 impl Worker {
     /// Works until it is aborted.
-    pub(super) async fn work(mut self) -> Result<()> {
+    pub(super) async fn work(self) -> Result<()> {
         let id = WorkerId::new(&self.hand.name)?;
         let mut done: Vec<Done> = Vec::new();
         let mut swept_at = SystemClock.now();
@@ -79,7 +79,7 @@ impl Worker {
     }
 
     /// Reports and claims until there is an answer: the request id and the leases make a repeated call the same call.
-    async fn exchange(&mut self, done: Vec<Done>, claim: ClaimRequest) -> Result<Vec<ClaimedJob>> {
+    async fn exchange(&self, done: Vec<Done>, claim: ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let store: &Arc<dyn Store> = &self.hand.store;
         if done.is_empty() {
             let call = self.hand.insist(|| store.claim(claim.clone()));
@@ -96,7 +96,7 @@ impl Worker {
     }
 
     /// The work itself takes no time. `completed` is the number of acknowledged completions before the claim was sent.
-    fn perform(&mut self, job: &ClaimedJob, completed: u64) -> Result<Done> {
+    fn perform(&self, job: &ClaimedJob, completed: u64) -> Result<Done> {
         let lease = job.lease;
         let is_forgotten = self.meter.was_complete(lease.job, completed);
         if let Some(node) = Node::of(job) {
@@ -107,14 +107,13 @@ impl Worker {
             return Ok(Done { lease, node: Some(node), outcome });
         }
         if is_forgotten {
-            self.hand.ledger.note(&[Entry::Redelivered { job: lease.job }])?;
+            self.hand.ledger.note(&[Entry::Redelivered(lease.job)]);
         }
-        self.hand.ledger.note(&[Entry::executed(lease)])?;
+        self.hand.ledger.note(&[Entry::executed(lease)]);
         Ok(Done { lease, node: None, outcome: Outcome { lease, kind: outcome(job)? } })
     }
 
-    fn note_answer(&mut self, done: &Done, answer: windlass_core::Result<Reported>) -> Result<()> {
-        let Lease { job, attempt, token } = done.lease;
+    fn note_answer(&self, done: &Done, answer: windlass_core::Result<Reported>) -> Result<()> {
         let reported = match answer {
             Ok(reported) => Some(reported),
             // A job that a failover has lost is not there at all.
@@ -122,16 +121,13 @@ impl Worker {
             Err(error) => return Err(error.into()),
         };
         if reported.is_some_and(|reported| reported.state == State::Succeeded) {
-            self.meter.complete(job);
+            self.meter.complete(done.lease.job);
             self.hand.watch.completed();
         }
         match (&done.node, reported) {
             (Some(node), Some(_)) => self.runs.accepted(node, done.lease),
             (Some(_), None) => {}
-            (None, Some(Reported { state, repeated })) => {
-                self.hand.ledger.note(&[Entry::Accepted { job, attempt, token, state, repeated }])?;
-            }
-            (None, None) => self.hand.ledger.note(&[Entry::Refused { job, attempt, token }])?,
+            (None, reported) => self.hand.ledger.note(&[Entry::answered(done.lease, reported)]),
         }
         Ok(())
     }

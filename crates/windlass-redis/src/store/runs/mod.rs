@@ -15,9 +15,9 @@ use text::{Record, digits, item, state, state_letter, view};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
-    BEYOND_INBOX, ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted,
-    RunCreated, RunItem, RunLease, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore,
-    RunView, RunsClaimed, check_batch,
+    ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem,
+    RunLease, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore, RunView, RunsClaimed,
+    check_batch,
 };
 use windlass_core::{Error, Result};
 
@@ -265,10 +265,6 @@ fn weight(read: &RunRead) -> usize {
     1 + usize::from(read.definition) * 32 + usize::from(read.input) * 8 + read.history_max as usize / 16
 }
 
-fn not_found(run: RunId) -> Error {
-    Error::not_found(format!("the run {run}"))
-}
-
 fn unreadable(run: RunId) -> Error {
     Error::corrupt(format!("the run {run} cannot be read; look at it, then remove it"))
 }
@@ -289,9 +285,9 @@ fn committed(answer: &str, commit: &RunCommit) -> Result<RunCommitted> {
         ("ok", len) => Ok(RunCommitted { history_len: number(len)?, repeated: false }),
         ("same", len) => Ok(RunCommitted { history_len: number(len)?, repeated: true }),
         ("lost", _) => Err(Error::LeaseLost),
-        ("missing", _) => Err(not_found(run)),
+        ("missing", _) => Err(Error::run_not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
-        ("beyond", _) => Err(Error::invalid("inbox_to", BEYOND_INBOX)),
+        ("beyond", _) => Err(Error::beyond_inbox("inbox_to")),
         ("refused", rest) => Err(refused(rest, commit.step())),
         _ => Err(odd(answer)),
     }
@@ -307,9 +303,9 @@ fn renewed(answer: &str, mut found: Items, run: RunId) -> Result<RunRenewed> {
             Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to.saturating_sub(from) })
         }
         ("lost", _) => Err(Error::LeaseLost),
-        ("missing", _) => Err(not_found(run)),
+        ("missing", _) => Err(Error::run_not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
-        ("beyond", _) => Err(Error::invalid("inbox_from", BEYOND_INBOX)),
+        ("beyond", _) => Err(Error::beyond_inbox("inbox_from")),
         _ => Err(odd(answer)),
     }
 }
@@ -317,15 +313,12 @@ fn renewed(answer: &str, mut found: Items, run: RunId) -> Result<RunRenewed> {
 fn sent(answer: &str, run: RunId) -> Result<()> {
     match answer.split_once(' ').unwrap_or((answer, "")) {
         ("ok", _) => Ok(()),
-        ("missing", _) => Err(not_found(run)),
+        ("missing", _) => Err(Error::run_not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
-        ("ended", letter) => Err(Error::RunRefused { run, why: format!("has ended: {}", state(letter)?.name()) }),
-        ("running", _) => Err(Error::RunRefused { run, why: RUN_NOT_ENDED.to_owned() }),
-        ("changed", _) => Err(Error::RunRefused { run, why: RUN_CHANGED.to_owned() }),
-        ("stuck", why) => {
-            let why = format!("is stuck ({}); open it again first", crate::record::unescape(why));
-            Err(Error::RunRefused { run, why })
-        }
+        ("ended", letter) => Err(Error::run_ended(run, state(letter)?)),
+        ("running", _) => Err(Error::run_refused(run, RUN_NOT_ENDED)),
+        ("changed", _) => Err(Error::run_refused(run, RUN_CHANGED)),
+        ("stuck", why) => Err(Error::run_stuck(run, &crate::record::unescape(why))),
         _ => Err(odd(answer)),
     }
 }
@@ -333,8 +326,8 @@ fn sent(answer: &str, run: RunId) -> Result<()> {
 fn removed(answer: &str, run: RunId) -> Result<()> {
     match answer {
         "ok" => Ok(()),
-        "missing" => Err(not_found(run)),
-        "running" => Err(Error::RunRefused { run, why: "has not ended; cancel it first".to_owned() }),
+        "missing" => Err(Error::run_not_found(run)),
+        "running" => Err(Error::run_not_removed(run)),
         _ => Err(odd(answer)),
     }
 }
@@ -366,7 +359,7 @@ impl RunStore for RedisStore {
         let mut items = self.caller.items(call).await?;
         match (items.text()?.as_str(), request.run) {
             ("ok", _) => {}
-            ("missing", Some(run)) => return Err(not_found(run)),
+            ("missing", Some(run)) => return Err(Error::run_not_found(run)),
             ("corrupt", Some(run)) => return Err(unreadable(run)),
             (other, _) => return Err(odd(other)),
         }
