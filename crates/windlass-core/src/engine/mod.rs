@@ -8,7 +8,6 @@
 mod apply;
 mod change;
 mod claim;
-mod cursor;
 mod dedup;
 mod embedded;
 mod enqueue;
@@ -23,6 +22,7 @@ mod quarantine;
 mod report;
 mod rows;
 mod runs;
+mod scan;
 mod schedules;
 mod select;
 mod settings;
@@ -48,6 +48,7 @@ pub use rows::{
     Record, ReportMemo, Row, RunRow, Sub, Worker,
 };
 pub use runs::{PreparedCommit, PreparedRun};
+pub use scan::{Cursor, CursorPosition, JobScan, SCAN_MAX, question, spec_contains};
 pub use signals::Signals;
 pub use tables::{Position, RunTables, RunWalk, Tables, Walk};
 
