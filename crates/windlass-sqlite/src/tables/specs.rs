@@ -6,74 +6,20 @@ use super::{gone, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
 use bytes::Bytes;
+use rusqlite::types::Type;
 use rusqlite::{Row as SqlRow, params};
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_core::engine::{Extra, Record, Row};
-use windlass_core::job::{Dedup, JobSpec, KeepFor, TraceContext};
-use windlass_core::name::{CustomId, GroupName, Kind, Labels, QueueName};
+use windlass_core::job::{JobSpec, SparseSpec};
+use windlass_core::name::{Kind, Labels, QueueName};
 use windlass_core::payload::{JSON, Payload};
-use windlass_core::retry::RetryPolicy;
 use windlass_core::store::{LogLine, LogStream};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 /// Payloads up to this size stand with the record: one row to write and one to read.
 const SMALL_BYTES_MAX: usize = 1_024;
-
-/// What differs from the defaults.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Rest {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<GroupName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group_cap: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    custom_id: Option<CustomId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryPolicy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dedup: Option<Dedup>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keep_for: Option<KeepFor>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    metadata: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<TraceContext>,
-}
-
-impl Rest {
-    /// `None` when everything has its default, which is the usual case.
-    fn of(spec: &JobSpec) -> Result<Option<String>> {
-        if is_plain(spec) {
-            return Ok(None);
-        }
-        let rest = Self {
-            group: spec.group.clone(),
-            group_cap: spec.group_cap,
-            custom_id: spec.custom_id.clone(),
-            timeout_ms: spec.timeout_ms,
-            retry: Some(&spec.retry).filter(|retry| **retry != RetryPolicy::default()).cloned(),
-            dedup: spec.dedup.clone(),
-            keep_for: Some(spec.keep_for).filter(|keep| *keep != KeepFor::default()),
-            metadata: spec.metadata.clone(),
-            trace: spec.trace.clone(),
-        };
-        json(&rest).map(Some)
-    }
-}
-
-/// True when everything that [`Rest`] would hold has its default.
-fn is_plain(spec: &JobSpec) -> bool {
-    let JobSpec { group, custom_id, timeout_ms, retry, dedup, keep_for, metadata, trace, .. } = spec;
-    let none = group.is_none() && custom_id.is_none() && timeout_ms.is_none() && dedup.is_none() && trace.is_none();
-    none && metadata.is_empty() && *keep_for == KeepFor::default() && *retry == RetryPolicy::default()
-}
 
 fn content_type(text: &str) -> Option<&str> {
     Some(text).filter(|text| *text != JSON)
@@ -89,7 +35,7 @@ pub(super) struct Stored {
     /// `None` when it is too large to stand with the record.
     bytes: Option<Bytes>,
     content_type: Cow<'static, str>,
-    rest: Option<Rest>,
+    rest: Option<SparseSpec>,
 }
 
 /// What a job that exists was asked to be.
@@ -117,33 +63,25 @@ pub(super) fn get<C: Source>(mut jobs: Jobs<'_, C>, queues: &mut Queues, row: Ro
 fn assemble(record: &Record, of: (QueueName, Kind, Labels), stored: Stored, bytes: Bytes) -> JobSpec {
     let (queue, kind, labels) = of;
     let payload = Payload { content_type: stored.content_type, bytes };
-    let rest = stored.rest.unwrap_or_default();
-    JobSpec {
-        queue,
-        kind,
-        payload,
+    stored.rest.unwrap_or_default().complete(JobSpec {
         priority: record.priority,
         lifo: record.lifo,
         attempts: record.life.attempts_max,
         stalls: record.life.stalls_max,
-        timeout_ms: rest.timeout_ms,
-        retry: rest.retry.unwrap_or_default(),
         labels,
-        group: rest.group,
-        group_cap: rest.group_cap,
-        custom_id: rest.custom_id,
-        dedup: rest.dedup,
-        keep_for: rest.keep_for.unwrap_or_default(),
-        metadata: rest.metadata,
-        trace: rest.trace,
         run: record.run,
-    }
+        ..JobSpec::new(queue, kind, payload)
+    })
 }
 
 /// Payload, content type and rest, from column `at` on.
 pub(super) fn read_at(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Stored> {
     let bytes = row.get_ref(at)?.as_blob_or_null()?.map(Bytes::copy_from_slice);
-    let rest = row.get::<_, Option<Json<Rest>>>(at + 2)?.map(|rest| rest.0);
+    let rest = row.get::<_, Option<Json<SparseSpec>>>(at + 2)?.map(|rest| rest.0);
+    if let Some(field) = rest.as_ref().and_then(|rest| rest.unknown.keys().next()) {
+        let why = format!("unknown field `{field}`");
+        return Err(rusqlite::Error::FromSqlConversionFailure(at + 2, Type::Text, why.into()));
+    }
     Ok(Stored { bytes, content_type: read_type(row.get(at + 1)?), rest })
 }
 
@@ -159,7 +97,7 @@ pub(super) fn columns(spec: &JobSpec) -> Result<Columns<'_>> {
     Ok(Columns {
         payload: Some(spec.payload.bytes.as_ref()).filter(|bytes| bytes.len() <= SMALL_BYTES_MAX),
         content_type: content_type(&spec.payload.content_type),
-        rest: Rest::of(spec)?,
+        rest: SparseSpec::of(spec).to_json()?,
     })
 }
 
