@@ -21,7 +21,6 @@
 
 mod codec;
 mod db;
-mod delegate;
 mod feed;
 mod groups;
 mod jobs;

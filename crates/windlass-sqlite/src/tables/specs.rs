@@ -1,8 +1,7 @@
 //! What jobs were asked to be, and what they left behind.
 
-use super::jobs::Jobs;
-use super::queues::Queues;
-use super::{gone, limit};
+use super::moves::States;
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
 use bytes::Bytes;
@@ -10,7 +9,7 @@ use rusqlite::types::Type;
 use rusqlite::{Row as SqlRow, params};
 use std::borrow::Cow;
 use std::sync::Arc;
-use windlass_core::engine::{Extra, Record, Row};
+use windlass_core::engine::{Extra, JobTables, LogTables, QueueTables, Record, Row, gone};
 use windlass_core::job::{JobSpec, SparseSpec};
 use windlass_core::name::{Kind, Labels, QueueName};
 use windlass_core::payload::{JSON, Payload};
@@ -39,24 +38,25 @@ pub(super) struct Stored {
 }
 
 /// What a job that exists was asked to be.
-pub(super) fn get<C: Source>(mut jobs: Jobs<'_, C>, queues: &mut Queues, row: Row) -> Result<Arc<JobSpec>> {
-    let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
+pub(super) fn get<C: Source>(tables: &mut SqliteTables<C>, row: Row) -> Result<Arc<JobSpec>> {
+    let record = tables.record(row)?.ok_or_else(|| gone("job row", row.0))?;
     let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
-    let mut stored = match jobs.recent.take_spec(row) {
+    let mut stored = match tables.recent.take_spec(row) {
         Some(stored) => stored,
         None => {
             let sql = "SELECT payload,content_type,rest FROM windlass_job WHERE row=?1";
-            jobs.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
+            tables.db.settled()?.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
         }
     };
     if stored.bytes.is_none() {
         let sql = "SELECT payload FROM windlass_payload WHERE row=?1";
-        stored.bytes = jobs.db.one(sql, [Col(row.0)], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+        let read = |row: &SqlRow<'_>| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?));
+        stored.bytes = tables.db.settled()?.one(sql, [Col(row.0)], read)?;
     }
     let bytes = stored.bytes.take().ok_or_else(missing)?;
-    let lane = queues.lane(jobs.db, record.lane)?;
+    let lane = tables.lane(record.lane)?;
     let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
-    let queue = queues.get(jobs.db, record.queue)?.name.clone();
+    let queue = tables.queue(record.queue)?.name.clone();
     Ok(Arc::new(assemble(&record, (queue, kind, labels), stored, bytes)))
 }
 
@@ -107,7 +107,8 @@ pub(super) fn put_payload<C: Source>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> 
     Ok(())
 }
 
-pub(super) fn replace<C: Source>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
+pub(super) fn replace<C: Source>(states: &mut States<'_, C>, row: Row, spec: &JobSpec) -> Result<()> {
+    let db = states.db();
     let Columns { payload, content_type, rest } = columns(spec)?;
     let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
     db.run(sql, params![Col(row.0), payload, content_type, rest])?;
@@ -147,14 +148,6 @@ pub(super) fn put_extra<C: Source>(db: &mut Db<C>, row: Row, extra: &Extra) -> R
     Ok(())
 }
 
-pub(super) fn log_range<C: Source>(db: &mut Db<C>, row: Row) -> Result<(u64, u64)> {
-    let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
-    let first = db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1", [Col(row.0)], number)?;
-    let last =
-        db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1", [Col(row.0)], number)?;
-    Ok((first.unwrap_or(0), last.map_or(0, |last| last.saturating_add(1))))
-}
-
 fn stream_code(stream: LogStream) -> i64 {
     match stream {
         LogStream::Log => 0,
@@ -163,35 +156,50 @@ fn stream_code(stream: LogStream) -> i64 {
     }
 }
 
-pub(super) fn append_log<C: Source>(
-    db: &mut Db<C>,
-    row: Row,
-    (first, attempt): (u64, u32),
-    lines: Vec<LogLine>,
-) -> Result<()> {
-    let sql = "INSERT INTO windlass_log(row,number,attempt,at,stream,text) VALUES(?1,?2,?3,?4,?5,?6)";
-    for (number, line) in (first..).zip(lines) {
-        let text = line.text.as_ref();
-        db.run(sql, params![Col(row.0), Col(number), attempt, Col(line.at), stream_code(line.stream), text])?;
+impl<C: Source> LogTables for SqliteTables<C> {
+    fn log_range(&mut self, row: Row) -> Result<(u64, u64)> {
+        let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
+        let first = self.db.others().one(
+            "SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1",
+            [Col(row.0)],
+            number,
+        )?;
+        let last = self.db.others().one(
+            "SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1",
+            [Col(row.0)],
+            number,
+        )?;
+        Ok((first.unwrap_or(0), last.map_or(0, |last| last.saturating_add(1))))
     }
-    Ok(())
-}
 
-pub(super) fn log<C: Source>(db: &mut Db<C>, row: Row, from: u64, max: usize) -> Result<Vec<(u32, LogLine)>> {
-    let sql = "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
-    db.all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
-        let stream = match row.get::<_, i64>(2).unwrap_or_default() {
-            1 => LogStream::Stdout,
-            2 => LogStream::Stderr,
-            _ => LogStream::Log,
-        };
-        let text = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes_or_null()?.unwrap_or_default());
-        let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
-        Ok((row.get(0).unwrap_or_default(), LogLine { at, stream, text }))
-    })
-}
+    fn append_log(&mut self, row: Row, first: u64, attempt: u32, lines: Vec<LogLine>) -> Result<()> {
+        let sql = "INSERT INTO windlass_log(row,number,attempt,at,stream,text) VALUES(?1,?2,?3,?4,?5,?6)";
+        for (number, line) in (first..).zip(lines) {
+            let text = line.text.as_ref();
+            self.db
+                .others()
+                .run(sql, params![Col(row.0), Col(number), attempt, Col(line.at), stream_code(line.stream), text])?;
+        }
+        Ok(())
+    }
 
-pub(super) fn trim_log<C: Source>(db: &mut Db<C>, row: Row, before: u64) -> Result<()> {
-    db.run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
-    Ok(())
+    fn log(&mut self, row: Row, from: u64, max: usize) -> Result<Vec<(u32, LogLine)>> {
+        let sql =
+            "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
+        self.db.others().all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
+            let stream = match row.get::<_, i64>(2).unwrap_or_default() {
+                1 => LogStream::Stdout,
+                2 => LogStream::Stderr,
+                _ => LogStream::Log,
+            };
+            let text = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes_or_null()?.unwrap_or_default());
+            let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
+            Ok((row.get(0).unwrap_or_default(), LogLine { at, stream, text }))
+        })
+    }
+
+    fn trim_log(&mut self, row: Row, before: u64) -> Result<()> {
+        self.db.others().run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
+        Ok(())
+    }
 }
