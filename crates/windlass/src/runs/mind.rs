@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::Result;
-use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume, settle};
+use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, advance, resume, settle};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::{Due, NewJob};
 use windlass_core::store::{ClaimedRun, RunItem, RunState, RunStep};
@@ -215,12 +215,7 @@ impl Mind {
     }
 
     pub(super) fn state(&self) -> RunState {
-        match self.progress.result {
-            None => RunState::Running,
-            Some(RunResult::Succeeded) => RunState::Succeeded,
-            Some(RunResult::Failed) => RunState::Failed,
-            Some(RunResult::Cancelled) => RunState::Cancelled,
-        }
+        self.progress.result.map_or(RunState::Running, RunState::from)
     }
 
     fn summary(&self) -> String {
