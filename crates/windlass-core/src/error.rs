@@ -2,6 +2,7 @@
 
 use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
+use crate::name::QueueName;
 use serde::{Deserialize, Serialize};
 
 /// The result of everything that can fail.
@@ -133,6 +134,27 @@ impl Error {
             false => "number of kinds without labels",
         };
         Self::limit(format!("with this job the {what} {LANES_OF_A_QUEUE}"), max, got)
+    }
+
+    /// A job for a queue that is at its maximum length.
+    pub fn queue_full(queue: &QueueName, len_max: u64) -> Self {
+        Self::Full { what: format!("the queue `{queue}` is at its maximum length of {len_max}") }
+    }
+
+    /// A job of an atomic batch of which another job was refused.
+    pub fn batch_refused() -> Self {
+        Self::invalid("atomic", "another job of the batch was refused; nothing was enqueued")
+    }
+
+    /// A change of a job that was quarantined.
+    pub fn quarantined(job: JobId) -> Self {
+        Self::corrupt(format!("the job {job} is quarantined; look at it, then remove it"))
+    }
+
+    /// The removal of a queue with so many active jobs, without force.
+    pub fn jobs_active(count: impl std::fmt::Display) -> Self {
+        let reason = format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
+        Self::invalid("force", reason)
     }
 
     /// Something that is not there.

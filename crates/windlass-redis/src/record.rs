@@ -266,20 +266,31 @@ impl Life {
         // `h` is held behind another job, and has no time until that one ends.
         let due_at = if head.due == "-" || head.due.starts_with('h') { None } else { Some(time(&head.due)?) };
         Ok(Self {
-            state,
             lane: head.lane,
+            due_at,
+            created_at: head.created_at,
+            flags: head.flags.clone(),
+            ..Self::new(state, head.attempts)
+        })
+    }
+
+    /// With nothing but a state and the attempts it may spend.
+    fn new(state: State, attempts: u32) -> Self {
+        Self {
+            state,
+            lane: 0,
             attempt: 0,
-            attempts: head.attempts,
+            attempts,
             stalls: 0,
             retries: 0,
             cancel_requested: false,
-            due_at,
+            due_at: None,
             claimed_at: None,
             finished_at: None,
             lease: None,
-            created_at: head.created_at,
-            flags: head.flags.clone(),
-        })
+            created_at: Timestamp::from_ms(0),
+            flags: String::new(),
+        }
     }
 
     fn read(stored: &str) -> Result<Self> {
@@ -360,21 +371,7 @@ pub(crate) fn read(
 
 /// What is shown of a life that cannot be read.
 fn unreadable() -> Life {
-    Life {
-        state: State::Failed,
-        lane: 0,
-        attempt: 0,
-        attempts: 1,
-        stalls: 0,
-        retries: 0,
-        cancel_requested: false,
-        due_at: None,
-        claimed_at: None,
-        finished_at: None,
-        lease: None,
-        created_at: Timestamp::from_ms(0),
-        flags: "q".to_owned(),
-    }
+    Life { flags: "q".to_owned(), ..Life::new(State::Failed, 1) }
 }
 
 /// What is known of a job whose record cannot be read.

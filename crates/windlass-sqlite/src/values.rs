@@ -46,7 +46,7 @@ numbers! {
 }
 
 /// The place of a value in a list that only grows at its end.
-fn place<T: PartialEq>(all: &[T], wanted: T) -> i64 {
+fn place<T: Copy + PartialEq>(all: &[T], wanted: T) -> i64 {
     all.iter().position(|one| *one == wanted).and_then(|place| i64::try_from(place).ok()).unwrap_or(i64::MAX)
 }
 

@@ -21,7 +21,7 @@ impl<T: Tables> Step<'_, T> {
         change.op.check()?;
         let record = self.wanted(change.id)?;
         if record.quarantined && change.op != ChangeOp::Remove {
-            return Err(Error::corrupt(format!("the job {} is quarantined; look at it, then remove it", change.id)));
+            return Err(Error::quarantined(change.id));
         }
         let after = match self.change_record(&record, change.op) {
             Err(Error::Corrupt { what }) => {

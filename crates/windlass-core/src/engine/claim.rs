@@ -3,7 +3,7 @@
 use super::Step;
 use super::rows::{ClaimMemo, LaneId, QueueId, Record, Row};
 use super::tables::Tables;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::Token;
 use crate::job::{Event, JobSpec, Lease, State};
 use crate::name::QueueName;
@@ -64,15 +64,7 @@ impl<T: Tables> Step<'_, T> {
         match memo.request_id.cmp(&request.request_id) {
             Ordering::Less => Ok(None),
             Ordering::Equal if memo.fingerprint == request.fingerprint() => Ok(Some(memo)),
-            Ordering::Equal => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
-            Ordering::Greater => {
-                let (got, last, worker) = (request.request_id, memo.request_id, &request.worker);
-                let reason = format!(
-                    "is {got} after {last}; count upwards, and give every process and every start a worker id of its own \
-                     (this one is `{worker}`)"
-                );
-                Err(Error::invalid("request_id", reason))
-            }
+            Ordering::Equal | Ordering::Greater => Err(request.id_refused(memo.request_id)),
         }
     }
 

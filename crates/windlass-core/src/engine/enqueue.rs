@@ -165,7 +165,7 @@ impl<T: Tables> Step<'_, T> {
         };
         let queue = self.tables.queue(id)?;
         match queue.settings.len_max {
-            Some(max) if waiting(queue) >= max.saturating_add(leaving) => Err(full(&spec.queue, max)),
+            Some(max) if waiting(queue) >= max.saturating_add(leaving) => Err(Error::queue_full(&spec.queue, max)),
             _ => Ok(()),
         }
     }
@@ -235,8 +235,7 @@ impl<T: Tables> Step<'_, T> {
         if verdicts.iter().all(Result::is_ok) {
             return None;
         }
-        let bystander = || Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued");
-        Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(bystander))).collect())
+        Some(verdicts.into_iter().map(|verdict| Err(verdict.err().unwrap_or_else(Error::batch_refused))).collect())
     }
 
     /// Whether each job of an atomic batch would be refused.
@@ -279,7 +278,7 @@ impl<T: Tables> Step<'_, T> {
         }
         let queue = plan.queues.entry(spec.queue.clone()).or_default();
         match len_max {
-            Some(max) if length + queue.jobs >= max => return Err(full(&spec.queue, max)),
+            Some(max) if length + queue.jobs >= max => return Err(Error::queue_full(&spec.queue, max)),
             _ => {}
         }
         if !known && queue.lanes.insert((spec.kind.clone(), spec.labels.clone())) {
@@ -318,8 +317,4 @@ fn too_many_lanes(spec: &JobSpec, got: u64) -> Error {
 /// Jobs that wait, scheduled ones included.
 fn waiting(queue: &Queue) -> u64 {
     queue.counts[State::Scheduled.index()] + queue.counts[State::Ready.index()]
-}
-
-fn full(queue: &QueueName, max: u64) -> Error {
-    Error::Full { what: format!("the queue `{queue}` is at its maximum length of {max}") }
 }

@@ -84,9 +84,7 @@ impl<T: Tables> Step<'_, T> {
         let queue = self.tables.queue(id)?;
         let active = queue.counts[State::Active.index()];
         if active > 0 && !force {
-            let reason =
-                format!("{active} jobs are active; wait for them, or force it and let their workers lose them");
-            return Err(Error::invalid("force", reason));
+            return Err(Error::jobs_active(active));
         }
         // So that nothing is claimed between the steps. Whoever stops half-way leaves a paused queue.
         if !queue.settings.paused {

@@ -182,11 +182,7 @@ impl RedisStore {
 
     async fn obliterate(&self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor<Bytes>>)> {
         match self.obliteration(name, "begin", force).await?.split_once(' ') {
-            Some(("active", count)) => {
-                let reason =
-                    format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
-                return Err(Error::invalid("force", reason));
-            }
+            Some(("active", count)) => return Err(Error::jobs_active(count)),
             Some((other, _)) => return Err(odd(other)),
             None => {}
         }
@@ -256,7 +252,7 @@ fn changed(answer: &str, id: JobId) -> Result<Changed> {
         ("missing", _) => Err(Error::not_found(format!("the job {id}"))),
         ("illegal", rest) => Err(illegal(rest)),
         ("taken", by) => Err(Error::KeyTaken { by: by.parse()? }),
-        ("corrupt", _) => Err(Error::corrupt(format!("the job {id} is quarantined; look at it, then remove it"))),
+        ("corrupt", _) => Err(Error::quarantined(id)),
         _ => Err(odd(answer)),
     }
 }

@@ -7,7 +7,6 @@ use crate::record::{Head, class_name, escape, result_text};
 use crate::reply::{Items, hex_time, maybe_time, number, odd, state, text, time};
 use crate::scripts::AT;
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use windlass_core::engine::Effects;
 use windlass_core::id::{JobId, Token};
@@ -215,7 +214,7 @@ impl RedisStore {
     fn reported(
         &self,
         items: &mut Items,
-        checks: VecDeque<Result<()>>,
+        checks: Vec<Result<()>>,
         outcomes: &[Outcome],
     ) -> Result<Vec<Result<Reported>>> {
         let told = items.text()?;
@@ -242,7 +241,7 @@ fn never_settles() -> Error {
     Error::Unavailable { reason: "the queues change faster than a claim can be planned".to_owned() }
 }
 
-fn checks(outcomes: &[Outcome]) -> VecDeque<Result<()>> {
+fn checks(outcomes: &[Outcome]) -> Vec<Result<()>> {
     outcomes.iter().map(|outcome| outcome.kind.check()).collect()
 }
 
@@ -252,20 +251,13 @@ fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     match word.split_once(' ').unwrap_or((&word, "")) {
         ("ok", _) => Ok(Answered::Done(items)),
         ("stale", _) => Ok(Answered::Stale),
-        ("reused", _) => Err(Error::invalid("request_id", "was used before for another claim; take a new one")),
-        ("old", last) => {
-            let (got, last, worker) = (request.request_id, number::<u64>(last)?, &request.worker);
-            let reason = format!(
-                "is {got} after {last}; count upwards, and give every process and every start a worker id of its own (this \
-                 one is `{worker}`)"
-            );
-            Err(Error::invalid("request_id", reason))
-        }
+        ("reused", _) => Err(request.id_refused(request.request_id)),
+        ("old", last) => Err(request.id_refused(number(last)?)),
         _ => Err(odd(&word)),
     }
 }
 
-fn add_report(call: &mut Call<'_>, request: &ReportRequest, checks: &VecDeque<Result<()>>) -> Result<()> {
+fn add_report(call: &mut Call<'_>, request: &ReportRequest, checks: &Vec<Result<()>>) -> Result<()> {
     let sound: Vec<&Outcome> =
         request.outcomes.iter().zip(checks).filter(|(_, check)| check.is_ok()).map(|(outcome, _)| outcome).collect();
     call.reserve(sound.len() + 8, 40 * sound.len() + 64);

@@ -182,7 +182,7 @@ impl RedisStore {
             let job = job?;
             Err(match enqueued(&items.text()?, job.id, &job.job.spec.queue) {
                 Err(error) => error,
-                Ok(_) => bystander(),
+                Ok(_) => Error::batch_refused(),
             })
         };
         Ok(checked.into_iter().map(answer).collect())
@@ -238,10 +238,6 @@ pub(super) fn unreadable_queue(queue: &QueueName) -> Error {
     ))
 }
 
-fn bystander() -> Error {
-    Error::invalid("atomic", "another job of the batch was refused; nothing was enqueued")
-}
-
 /// What became of a job, from the word of the script.
 pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enqueued> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
@@ -252,10 +248,7 @@ pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enq
         "replaced" => Ok(Enqueued::Replaced { id, old: rest.parse()? }),
         "held" => Ok(Enqueued::Held { id, behind: rest.parse()? }),
         "duplicate" => Err(Error::Duplicate { id }),
-        "full" => {
-            let what = format!("the queue `{queue}` is at its maximum length of {}", number::<u64>(rest)?);
-            Err(Error::Full { what })
-        }
+        "full" => Err(Error::queue_full(queue, number(rest)?)),
         "lanes" => {
             let got = number(rest)?;
             Err(Error::too_many_lanes(true, got - 1, got))
@@ -265,7 +258,7 @@ pub(super) fn enqueued(answer: &str, id: JobId, queue: &QueueName) -> Result<Enq
             Err(Error::too_many_lanes(false, got - 1, got))
         }
         "damaged" => Err(unreadable_queue(queue)),
-        "bystander" => Err(bystander()),
+        "bystander" => Err(Error::batch_refused()),
         _ => Err(odd(answer)),
     }
 }
