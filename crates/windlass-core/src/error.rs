@@ -3,6 +3,7 @@
 use crate::id::{JobId, RunId};
 use crate::job::{State, Verb};
 use crate::name::QueueName;
+use crate::store::ClaimRequest;
 use serde::{Deserialize, Serialize};
 
 /// The result of everything that can fail.
@@ -155,6 +156,19 @@ impl Error {
     pub fn jobs_active(count: impl std::fmt::Display) -> Self {
         let reason = format!("{count} jobs are active; wait for them, or force it and let their workers lose them");
         Self::invalid("force", reason)
+    }
+
+    /// A claim with an id that is not above the `last` one of its worker.
+    pub fn request_id_used(request: &ClaimRequest, last: u64) -> Self {
+        let (got, worker) = (request.request_id, &request.worker);
+        let reason = match got == last {
+            true => "was used before for another claim; take a new one".to_owned(),
+            false => format!(
+                "is {got} after {last}; count upwards, and give every process and every start a worker id of its own (this \
+                 one is `{worker}`)"
+            ),
+        };
+        Self::invalid("request_id", reason)
     }
 
     /// Something that is not there.

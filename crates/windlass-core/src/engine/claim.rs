@@ -3,7 +3,7 @@
 use super::Step;
 use super::rows::{ClaimMemo, LaneId, QueueId, Record, Row};
 use super::tables::Tables;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Token;
 use crate::job::{Event, JobSpec, Lease, State};
 use crate::name::QueueName;
@@ -64,7 +64,7 @@ impl<T: Tables> Step<'_, T> {
         match memo.request_id.cmp(&request.request_id) {
             Ordering::Less => Ok(None),
             Ordering::Equal if memo.fingerprint == request.fingerprint() => Ok(Some(memo)),
-            Ordering::Equal | Ordering::Greater => Err(request.id_refused(memo.request_id)),
+            Ordering::Equal | Ordering::Greater => Err(Error::request_id_used(request, memo.request_id)),
         }
     }
 

@@ -190,19 +190,6 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
-    /// Why its id is refused when `last` is the id of the worker's last claim: it is that of another claim, or an older one.
-    pub fn id_refused(&self, last: u64) -> Error {
-        let (got, worker) = (self.request_id, &self.worker);
-        let reason = match got == last {
-            true => "was used before for another claim; take a new one".to_owned(),
-            false => format!(
-                "is {got} after {last}; count upwards, and give every process and every start a worker id of its own (this \
-                 one is `{worker}`)"
-            ),
-        };
-        Error::invalid("request_id", reason)
-    }
-
     /// One job of any kind from one queue for 30 seconds, by a worker that offers no labels.
     ///
     /// `request_id` counts upwards for as long as the worker id is used: the same number again repeats the last answer.

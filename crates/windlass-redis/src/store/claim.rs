@@ -251,8 +251,8 @@ fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     match word.split_once(' ').unwrap_or((&word, "")) {
         ("ok", _) => Ok(Answered::Done(items)),
         ("stale", _) => Ok(Answered::Stale),
-        ("reused", _) => Err(request.id_refused(request.request_id)),
-        ("old", last) => Err(request.id_refused(number(last)?)),
+        ("reused", _) => Err(Error::request_id_used(request, request.request_id)),
+        ("old", last) => Err(Error::request_id_used(request, number(last)?)),
         _ => Err(odd(&word)),
     }
 }
