@@ -4,11 +4,11 @@
 //! What is trusted: nothing that came from a store. A manifest is checked before anything is done with it, and content can
 //! only be had through [`Checked`], which holds it against the manifest's size and checksum.
 
+use crate::name::text_type;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
 
 /// The most files of an artifact.
 pub const FILES_MAX: usize = 10_000;
@@ -91,82 +91,23 @@ fn shown(text: &str) -> String {
     text.chars().take(200).map(plain).collect()
 }
 
-macro_rules! text_type {
-    ($(#[$doc:meta])* $name:ident, $check:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(Arc<str>);
-
-        impl $name {
-            /// Checks the text.
-            pub fn new(text: impl AsRef<str>) -> ArtifactResult<Self> {
-                let text = text.as_ref();
-                $check(text).map_err(|why| ArtifactError::refused(text, why))?;
-                Ok(Self(text.into()))
-            }
-
-            /// As text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = ArtifactError;
-            fn from_str(text: &str) -> ArtifactResult<Self> {
-                Self::new(text)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = ArtifactError;
-            fn try_from(text: String) -> ArtifactResult<Self> {
-                Self::new(text)
-            }
-        }
-
-        impl TryFrom<&str> for $name {
-            type Error = ArtifactError;
-            fn try_from(text: &str) -> ArtifactResult<Self> {
-                Self::new(text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(text: $name) -> String {
-                text.0.as_ref().to_owned()
-            }
-        }
-    };
-}
-
 text_type!(
     /// The run that an artifact belongs to, as the artifact store knows it: 1 to 64 of `A-Z a-z 0-9 _ -`.
     RunKey,
-    check_run
+    ArtifactError,
+    |text| check_run(text).map_err(|why| ArtifactError::refused(text, why))
 );
 text_type!(
     /// The name of an artifact within its run: 1 to 100 of `A-Z a-z 0-9 - _ .`, not `.` or `..`.
     ArtifactName,
-    check_name
+    ArtifactError,
+    |text| check_name(text).map_err(|why| ArtifactError::refused(text, why))
 );
 text_type!(
     /// Where a file stands within its artifact: parts with `/` between them, never upwards, never from the root.
     FilePath,
-    check_path
+    ArtifactError,
+    |text| check_path(text).map_err(|why| ArtifactError::refused(text, why))
 );
 
 fn check_run(text: &str) -> Result<(), String> {

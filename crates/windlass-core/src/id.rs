@@ -95,12 +95,6 @@ impl fmt::Display for JobId {
     }
 }
 
-impl fmt::Debug for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl std::str::FromStr for JobId {
     type Err = Error;
 
@@ -129,19 +123,6 @@ impl std::str::FromStr for JobId {
 /// At most 40 characters of what the user typed, so that an error stays readable.
 fn short(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
-}
-
-impl TryFrom<String> for JobId {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<JobId> for String {
-    fn from(id: JobId) -> String {
-        id.to_string()
-    }
 }
 
 /// The id of a run: like that of a job, with an `r` before it.
@@ -181,12 +162,6 @@ impl fmt::Display for RunId {
     }
 }
 
-impl fmt::Debug for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl std::str::FromStr for RunId {
     type Err = Error;
 
@@ -196,19 +171,6 @@ impl std::str::FromStr for RunId {
             let zeros = "0".repeat(DIGITS);
             Error::invalid("run id", format!("`{}` is not one; an id looks like r0-{zeros}", short(text)))
         })
-    }
-}
-
-impl TryFrom<String> for RunId {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<RunId> for String {
-    fn from(id: RunId) -> String {
-        id.to_string()
     }
 }
 
@@ -235,12 +197,6 @@ impl fmt::Display for Token {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl std::str::FromStr for Token {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
@@ -249,18 +205,30 @@ impl std::str::FromStr for Token {
     }
 }
 
-impl TryFrom<String> for Token {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
+/// Everywhere as its text: in JSON, and for people who debug.
+macro_rules! as_text {
+    ($($id:ident),+) => {$(
+        impl fmt::Debug for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
 
-impl From<Token> for String {
-    fn from(token: Token) -> String {
-        token.to_string()
-    }
+        impl TryFrom<String> for $id {
+            type Error = Error;
+            fn try_from(text: String) -> Result<Self> {
+                text.parse()
+            }
+        }
+
+        impl From<$id> for String {
+            fn from(id: $id) -> String {
+                id.to_string()
+            }
+        }
+    )+};
 }
+as_text!(JobId, RunId, Token);
 
 /// Makes ids: UUID version 7 from an injected clock, a counter and injected randomness.
 ///

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::Arc;
 
 /// The longest name, in bytes.
@@ -54,67 +53,81 @@ fn distance(known: &str, typed: &[u8], rows: &mut [Vec<usize>; 3]) -> usize {
     rows[1][typed.len()]
 }
 
-macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $field:literal) => {
+/// A type of text that is checked when it is made: `$check` refuses what is no such text.
+macro_rules! text_type {
+    ($(#[$doc:meta])* $name:ident, $error:ty, $check:expr) => {
         $(#[$doc])*
-        ///
-        /// 1 to 255 bytes of UTF-8 without control characters; cheap to clone.
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Arc<str>);
+        pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Checks `text` and makes a name of it.
-            pub fn new(text: impl AsRef<str>) -> Result<Self> {
+            /// Checks a text.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, $error> {
                 let text = text.as_ref();
-                check($field, text)?;
+                let check: fn(&str) -> Result<(), $error> = $check;
+                check(text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The name as text.
+            /// As text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&self.0, f)
             }
         }
 
         impl std::str::FromStr for $name {
-            type Err = Error;
-            fn from_str(text: &str) -> Result<Self> {
+            type Err = $error;
+            fn from_str(text: &str) -> Result<Self, $error> {
                 Self::new(text)
             }
         }
 
         impl TryFrom<String> for $name {
-            type Error = Error;
-            fn try_from(text: String) -> Result<Self> {
+            type Error = $error;
+            fn try_from(text: String) -> Result<Self, $error> {
                 Self::new(text)
             }
         }
 
         impl TryFrom<&str> for $name {
-            type Error = Error;
-            fn try_from(text: &str) -> Result<Self> {
+            type Error = $error;
+            fn try_from(text: &str) -> Result<Self, $error> {
                 Self::new(text)
             }
         }
 
         impl From<$name> for String {
-            fn from(name: $name) -> String {
-                name.0.as_ref().to_owned()
+            fn from(text: $name) -> String {
+                text.0.as_ref().to_owned()
             }
         }
+    };
+}
+pub(crate) use text_type;
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $field:literal) => {
+        text_type!(
+            $(#[$doc])*
+            ///
+            /// 1 to 255 bytes of UTF-8 without control characters; cheap to clone.
+            $name,
+            Error,
+            |text| check($field, text)
+        );
 
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {

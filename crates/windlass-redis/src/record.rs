@@ -3,7 +3,7 @@
 use crate::directory::{Directory, Lane};
 use crate::reply::{hex, hex_time, maybe, number, odd, padded_time, state, text, time};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,30 +11,11 @@ use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::id::RunId;
 use windlass_core::job::{
-    Dedup, DedupMode, Due, Failure, FailureClass, JobSpec, KeepFor, LeaseView, NewJob, State, TraceContext,
+    DedupMode, Due, Failure, FailureClass, JobSpec, KeepFor, LeaseView, NewJob, SparseSpec, State,
 };
-use windlass_core::name::{CustomId, GroupName, Kind, QueueName, WorkerId};
+use windlass_core::name::{GroupName, Kind, QueueName, WorkerId};
 use windlass_core::payload::{JSON, Payload};
-use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
-
-/// Fields that most jobs do not have; those that have none write nothing.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct Rare {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryPolicy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    custom_id: Option<CustomId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dedup: Option<Dedup>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    metadata: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<TraceContext>,
-}
 
 /// Text without a line end in it.
 fn json(value: &impl Serialize) -> Result<String> {
@@ -125,15 +106,9 @@ pub(crate) fn is_plain(job: &NewJob) -> bool {
 /// The part of a record that no script reads: rare fields, content type, payload.
 pub(crate) fn new_job_rest(job: &NewJob) -> Result<Vec<u8>> {
     let spec = &job.spec;
-    let rare = Rare {
-        timeout_ms: spec.timeout_ms,
-        retry: (spec.retry != RetryPolicy::default()).then(|| spec.retry.clone()),
-        custom_id: spec.custom_id.clone(),
-        dedup: spec.dedup.clone(),
-        metadata: spec.metadata.clone(),
-        trace: spec.trace.clone(),
-    };
-    let mut rest = if rare == Rare::default() { Vec::new() } else { json(&rare)?.into_bytes() };
+    // The scripts read these three, so they stand in the head.
+    let rare = SparseSpec { group: None, group_cap: None, keep_for: None, ..SparseSpec::of(spec) };
+    let mut rest = rare.to_json()?.unwrap_or_default().into_bytes();
     rest.push(b'\n');
     rest.extend(payload_text(&spec.payload));
     Ok(rest)
@@ -246,31 +221,23 @@ impl Head {
     }
 
     fn spec_with(&self, lane: &Lane, rare: &[u8], payload: Payload) -> Result<JobSpec> {
-        let rare: Rare = if rare.is_empty() {
-            Rare::default()
+        let rare: SparseSpec = if rare.is_empty() {
+            SparseSpec::default()
         } else {
             serde_json::from_slice(rare).map_err(|e| odd(&format!("rare fields: {e}")))?
         };
-        Ok(JobSpec {
-            queue: lane.queue.clone(),
-            kind: lane.kind.clone(),
-            payload,
+        Ok(rare.complete(JobSpec {
             priority: self.priority,
             lifo: self.flags.contains('l'),
             attempts: self.attempts,
             stalls: self.stalls,
-            timeout_ms: rare.timeout_ms,
-            retry: rare.retry.unwrap_or_default(),
             labels: lane.labels.clone(),
             group: self.group.clone(),
             group_cap: self.group_cap()?,
-            custom_id: rare.custom_id,
-            dedup: rare.dedup,
             keep_for: self.keep_for,
-            metadata: rare.metadata,
-            trace: rare.trace,
             run: self.run,
-        })
+            ..JobSpec::new(lane.queue.clone(), lane.kind.clone(), payload)
+        }))
     }
 }
 
@@ -299,20 +266,31 @@ impl Life {
         // `h` is held behind another job, and has no time until that one ends.
         let due_at = if head.due == "-" || head.due.starts_with('h') { None } else { Some(time(&head.due)?) };
         Ok(Self {
-            state,
             lane: head.lane,
+            due_at,
+            created_at: head.created_at,
+            flags: head.flags.clone(),
+            ..Self::new(state, head.attempts)
+        })
+    }
+
+    /// With nothing but a state and the attempts it may spend.
+    fn new(state: State, attempts: u32) -> Self {
+        Self {
+            state,
+            lane: 0,
             attempt: 0,
-            attempts: head.attempts,
+            attempts,
             stalls: 0,
             retries: 0,
             cancel_requested: false,
-            due_at,
+            due_at: None,
             claimed_at: None,
             finished_at: None,
             lease: None,
-            created_at: head.created_at,
-            flags: head.flags.clone(),
-        })
+            created_at: Timestamp::from_ms(0),
+            flags: String::new(),
+        }
     }
 
     fn read(stored: &str) -> Result<Self> {
@@ -393,21 +371,7 @@ pub(crate) fn read(
 
 /// What is shown of a life that cannot be read.
 fn unreadable() -> Life {
-    Life {
-        state: State::Failed,
-        lane: 0,
-        attempt: 0,
-        attempts: 1,
-        stalls: 0,
-        retries: 0,
-        cancel_requested: false,
-        due_at: None,
-        claimed_at: None,
-        finished_at: None,
-        lease: None,
-        created_at: Timestamp::from_ms(0),
-        flags: "q".to_owned(),
-    }
+    Life { flags: "q".to_owned(), ..Life::new(State::Failed, 1) }
 }
 
 /// What is known of a job whose record cannot be read.

@@ -22,13 +22,13 @@ pub(crate) fn run(conn: Connection, queue: &Mutex<Receiver<Box<dyn Work>>>, shar
 
 /// One consistent view of the file for one step, which changes nothing.
 fn read(tables: &mut SqliteTables, work: &mut dyn Work, shared: &Shared) -> Result<()> {
-    tables.db.begin("BEGIN")?;
+    tables.db.others().begin("BEGIN")?;
     let outcome = tables.refresh().map(|_| {
         let mut step = Step::new(tables, shared.random.as_ref(), shared.clock.now());
         work.run(&mut step);
     });
-    let failure = tables.db.failure();
-    tables.db.roll_back();
+    let failure = tables.db.others().failure();
+    tables.db.others().roll_back();
     match failure {
         Some(error) => {
             // What was read before the failure may be half of a table.

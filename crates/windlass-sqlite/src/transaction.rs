@@ -76,7 +76,7 @@ impl SqliteStore {
         let mut step = Step::new(&mut tables, self.shared.random.as_ref(), self.shared.clock.now());
         let answers = step.enqueue(request);
         step.finish()?;
-        if let Some(error) = tables.db.failure() {
+        if let Some(error) = tables.db.others().failure() {
             return Err(error);
         }
         tables.flush()?;

@@ -14,111 +14,59 @@ use windlass_core::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Col<T>(pub(crate) T);
 
-/// Why a value cannot be read.
-#[derive(Debug)]
-struct Unreadable(String);
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreadable {}
-
 fn unreadable(error: impl fmt::Display) -> FromSqlError {
-    FromSqlError::Other(Box::new(Unreadable(error.to_string())))
+    FromSqlError::Other(error.to_string().into())
 }
 
-impl ToSql for Col<Timestamp> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.as_ms().into())
-    }
+/// A type that stands in a column as a number.
+macro_rules! numbers {
+    ($($type:ty: $write:expr, $read:expr;)+) => {$(
+        impl ToSql for Col<$type> {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                let write: fn($type) -> i64 = $write;
+                Ok(write(self.0).into())
+            }
+        }
+
+        impl FromSql for Col<$type> {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                let (code, read): (_, fn(i64) -> Option<$type>) = (value.as_i64()?, $read);
+                read(code).map(Self).ok_or(FromSqlError::OutOfRange(code))
+            }
+        }
+    )+};
+}
+// Unsigned numbers of ours are below 2^63, except bit patterns, which keep their bits.
+numbers! {
+    u64: u64::cast_signed, |number| Some(number.cast_unsigned());
+    Token: |token| token.bits().cast_signed(), |bits| Some(Token::from_bits(bits.cast_unsigned()));
+    Timestamp: Timestamp::as_ms, |ms| Some(Timestamp::from_ms(ms));
+    State: |state| place(&State::ALL, state), |code| State::ALL.get(usize::try_from(code).ok()?).copied();
+    RunState: |state| place(&RunState::ALL, state), |code| RunState::ALL.get(usize::try_from(code).ok()?).copied();
 }
 
-impl FromSql for Col<Timestamp> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        value.as_i64().map(|ms| Self(Timestamp::from_ms(ms)))
-    }
+/// The place of a value in a list that only grows at its end.
+fn place<T: Copy + PartialEq>(all: &[T], wanted: T) -> i64 {
+    all.iter().position(|one| *one == wanted).and_then(|place| i64::try_from(place).ok()).unwrap_or(i64::MAX)
 }
 
-/// Unsigned numbers of ours are below 2^63, except bit patterns, which keep their bits.
-impl ToSql for Col<u64> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.cast_signed().into())
-    }
-}
+/// A type that stands in a column as its text.
+macro_rules! texts {
+    ($($type:ty),+) => {$(
+        impl ToSql for Col<$type> {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(self.0.to_string().into())
+            }
+        }
 
-impl FromSql for Col<u64> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        value.as_i64().map(|number| Self(number.cast_unsigned()))
-    }
+        impl FromSql for Col<$type> {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                value.as_str()?.parse().map(Self).map_err(unreadable)
+            }
+        }
+    )+};
 }
-
-impl ToSql for Col<Token> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.bits().cast_signed().into())
-    }
-}
-
-impl FromSql for Col<Token> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        value.as_i64().map(|bits| Self(Token::from_bits(bits.cast_unsigned())))
-    }
-}
-
-impl ToSql for Col<State> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(i64::try_from(self.0.index()).unwrap_or(i64::MAX).into())
-    }
-}
-
-impl FromSql for Col<State> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let code = value.as_i64()?;
-        let state = usize::try_from(code).ok().and_then(|index| State::ALL.get(index));
-        state.map(|state| Self(*state)).ok_or(FromSqlError::OutOfRange(code))
-    }
-}
-
-impl ToSql for Col<JobId> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.to_string().into())
-    }
-}
-
-impl FromSql for Col<JobId> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        value.as_str()?.parse().map(Self).map_err(unreadable)
-    }
-}
-
-impl ToSql for Col<RunId> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.to_string().into())
-    }
-}
-
-impl FromSql for Col<RunId> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        value.as_str()?.parse().map(Self).map_err(unreadable)
-    }
-}
-
-impl ToSql for Col<RunState> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let place = RunState::ALL.iter().position(|state| *state == self.0);
-        Ok(place.and_then(|place| i64::try_from(place).ok()).unwrap_or(i64::MAX).into())
-    }
-}
-
-impl FromSql for Col<RunState> {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let code = value.as_i64()?;
-        let state = usize::try_from(code).ok().and_then(|index| RunState::ALL.get(index));
-        state.map(|state| Self(*state)).ok_or(FromSqlError::OutOfRange(code))
-    }
-}
+texts!(JobId, RunId);
 
 /// A name, which is checked when it is read.
 #[derive(Clone, Debug)]

@@ -112,12 +112,12 @@ fn pause(time: Duration) {
 
 /// Begins a transaction; answers whether somebody else has written since the last one.
 fn begin(tables: &mut SqliteTables) -> Result<bool> {
-    tables.db.begin("BEGIN IMMEDIATE")?;
+    tables.db.others().begin("BEGIN IMMEDIATE")?;
     tables.refresh().inspect_err(|_| roll_back(tables))
 }
 
 fn roll_back(tables: &mut SqliteTables) {
-    tables.db.roll_back();
+    tables.db.others().roll_back();
     tables.forget();
 }
 
@@ -137,7 +137,7 @@ impl Batch {
             Ok(effects) => self.effects.merge(effects),
             Err(error) => self.failure = Some(error),
         }
-        self.failure = tables.db.failure().or(self.failure.take());
+        self.failure = tables.db.others().failure().or(self.failure.take());
         self.steps.push(work);
     }
 
@@ -165,7 +165,7 @@ impl Batch {
 
 fn commit(tables: &mut SqliteTables) -> Result<()> {
     tables.flush()?;
-    tables.db.commit()
+    tables.db.others().commit()
 }
 
 #[cfg(test)]

@@ -16,13 +16,16 @@ use std::sync::Arc;
 /// The most lanes with labels of a queue, and the most without: label sets do not keep plain jobs out.
 pub(super) const LANES_MAX: usize = 1_024;
 
-/// A job that was checked and whose hashes are known: done before the step, by whoever asks for it, because a step is
-/// everybody's time.
+/// A job that was checked and whose hashes are known. The caller does both before the step, because other callers wait for a
+/// step.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    job: NewJob,
-    id: JobId,
-    fingerprint: u64,
+    /// The job.
+    pub job: NewJob,
+    /// Its effective id.
+    pub id: JobId,
+    /// The hash of its content.
+    pub fingerprint: u64,
 }
 
 impl Prepared {
@@ -43,7 +46,8 @@ impl Prepared {
         jobs.into_iter().map(|job| Ok(Self::of(job))).collect()
     }
 
-    fn of(job: NewJob) -> Self {
+    /// A job that was checked.
+    pub fn of(job: NewJob) -> Self {
         Self { id: job.effective_id(), fingerprint: job.fingerprint(), job }
     }
 

@@ -1,20 +1,15 @@
 //! Listing, and looking up.
 
 use super::Step;
-use super::cursor::Cursor;
 use super::rows::{Extra, QueueId, Record, Row};
+use super::scan::{Cursor, JobScan, SCAN_MAX, question, spec_contains};
 use super::tables::{Position, Tables, Walk};
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::{FailureClass, Job, JobSpec, JobSummary, LeaseView, State};
+use crate::job::{FailureClass, Job, JobSpec, JobSummary, LeaseView};
 use crate::name::{Kind, Labels, QueueName};
 use crate::store::{Filter, JobPage, ListOrder, ListRequest, check_batch};
 use std::sync::Arc;
-
-/// Jobs that one page looks at, at most, when it filters by something that has no index.
-const SCAN_MAX: usize = 10_000;
-/// Payloads up to this size are searched for text.
-const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`JobQueue::get`](crate::store::JobQueue::get).
@@ -84,10 +79,10 @@ impl<T: Tables> Step<'_, T> {
         request.check()?;
         let question = question(&request.filter, request.order);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
-        let mut hunt = Hunt::new(request.filter.clone(), request.order == ListOrder::Descending, cursor);
+        let scan = JobScan::new(request.filter.clone(), request.order == ListOrder::Descending, cursor);
         let mut page = JobPage::default();
         let limit = request.limit as usize;
-        let end = self.hunt(&mut hunt, SCAN_MAX, |step, record| {
+        let end = self.scan(&scan, SCAN_MAX, |step, record| {
             page.jobs.push(step.summary(record)?);
             Ok(page.jobs.len() < limit)
         })?;
@@ -95,32 +90,28 @@ impl<T: Tables> Step<'_, T> {
         Ok(page)
     }
 
-    /// Walks through the jobs that match, until `visit` says to stop, `scan_max` jobs were looked at, or there are no
-    /// more. Answers where it stopped.
-    pub(super) fn hunt(
+    /// Visits the jobs that match, until `visit` answers false, `scan_max` jobs were looked at, or there are no more.
+    /// Answers where it stopped.
+    pub(super) fn scan(
         &mut self,
-        hunt: &mut Hunt,
+        scan: &JobScan<Position>,
         scan_max: usize,
         mut visit: impl FnMut(&mut Self, &Record) -> Result<bool>,
-    ) -> Result<Option<Cursor>> {
+    ) -> Result<Option<Cursor<Position>>> {
         let mut scanned = 0;
-        for queue in self.queues_of(hunt)? {
-            let filter = &hunt.filter;
-            let lanes = self.lanes_where(queue, |lane| {
-                filter.kind.as_ref().is_none_or(|kind| *kind == lane.kind)
-                    && filter.label.as_ref().is_none_or(|label| lane.labels.contains(label))
-            })?;
-            for state in hunt.states(queue) {
-                let mut after = hunt.start(queue, state);
+        for queue in self.queues_of(scan)? {
+            let lanes = self.lanes_where(queue, |lane| scan.has_lane(&lane.kind, &lane.labels))?;
+            for state in scan.states(queue.0) {
+                let mut after = scan.start(queue.0, state);
                 loop {
                     let limit = (scan_max - scanned).min(256);
-                    let walk = Walk { queue, lanes: &lanes, state, descending: hunt.descending, after, limit };
+                    let walk = Walk { queue, lanes: &lanes, state, descending: scan.descending, after, limit };
                     let found = self.tables.walk(walk)?;
                     let last = found.len() < limit;
                     for (position, row) in found {
                         after = Some(position);
                         scanned += 1;
-                        let Some(record) = self.matching(&hunt.filter, row)? else {
+                        let Some(record) = self.matching(&scan.filter, row)? else {
                             continue;
                         };
                         if !visit(self, &record)? {
@@ -139,17 +130,15 @@ impl<T: Tables> Step<'_, T> {
         Ok(None)
     }
 
-    fn queues_of(&mut self, hunt: &Hunt) -> Result<Vec<QueueId>> {
-        let mut queues = match &hunt.filter.queue {
+    fn queues_of(&mut self, scan: &JobScan<Position>) -> Result<Vec<QueueId>> {
+        let mut queues = match &scan.filter.queue {
             Some(name) => self.tables.find_queue(name)?.into_iter().collect(),
             None => self.tables.queues()?,
         };
+        queues.retain(|queue| scan.is_ahead(queue.0));
         queues.sort();
-        if hunt.descending {
+        if scan.descending {
             queues.reverse();
-        }
-        if let Some(from) = hunt.from {
-            queues.retain(|queue| if hunt.descending { queue.0 <= from.queue } else { queue.0 >= from.queue });
         }
         Ok(queues)
     }
@@ -178,12 +167,7 @@ impl<T: Tables> Step<'_, T> {
     }
 
     fn has_text(&mut self, spec: &JobSpec, row: Row, text: &str) -> Result<bool> {
-        if spec.custom_id.as_ref().is_some_and(|id| id.as_str().contains(text)) {
-            return Ok(true);
-        }
-        let bytes = &spec.payload.bytes;
-        let short = bytes.len() <= SEARCHED_BYTES_MAX;
-        if short && bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
+        if spec_contains(spec, text) {
             return Ok(true);
         }
         Ok(self.readable(row)?.failures.last().is_some_and(|failure| failure.message.contains(text)))
@@ -221,54 +205,4 @@ impl<T: Tables> Step<'_, T> {
 fn quarantine_reason(failures: &[crate::job::Failure]) -> Option<String> {
     let last = failures.last().filter(|failure| failure.class == FailureClass::Quarantined);
     last.map(|failure| failure.message.clone())
-}
-
-/// A walk through jobs that match, from some place on.
-pub(super) struct Hunt {
-    filter: Filter,
-    states: Vec<State>,
-    descending: bool,
-    from: Option<Cursor>,
-}
-
-impl Hunt {
-    /// All states, or the filter's.
-    pub(super) fn new(filter: Filter, descending: bool, from: Option<Cursor>) -> Self {
-        let states = filter.state.map_or(State::ALL.to_vec(), |state| vec![state]);
-        Self { filter, states, descending, from }.in_order()
-    }
-
-    /// These states only.
-    pub(super) fn in_states(mut self, states: &[State]) -> Self {
-        self.states.retain(|state| states.contains(state));
-        self.in_order()
-    }
-
-    fn in_order(mut self) -> Self {
-        self.states.sort();
-        if self.descending {
-            self.states.reverse();
-        }
-        self
-    }
-
-    /// The states that are still to be walked through on a queue.
-    fn states(&self, queue: QueueId) -> Vec<State> {
-        let from = self.from.filter(|from| from.queue == queue.0);
-        let ahead = |state: &State| match from {
-            Some(from) if self.descending => *state <= from.state,
-            Some(from) => *state >= from.state,
-            None => true,
-        };
-        self.states.iter().copied().filter(ahead).collect()
-    }
-
-    fn start(&self, queue: QueueId, state: State) -> Option<Position> {
-        self.from.filter(|from| from.queue == queue.0 && from.state == state).and_then(|from| from.position)
-    }
-}
-
-/// What a cursor belongs to.
-pub(super) fn question(filter: &Filter, order: impl std::fmt::Debug) -> String {
-    format!("{filter:?} {order:?}")
 }

@@ -1,10 +1,9 @@
 //! Changes to all jobs that match, in bounded steps.
 
 use super::Step;
-use super::cursor::Cursor;
-use super::list::{Hunt, question};
 use super::rows::Record;
-use super::tables::Tables;
+use super::scan::{Cursor, JobScan, question};
+use super::tables::{Position, Tables};
 use crate::error::{Error, Result};
 use crate::job::{Due, State, Verb};
 use crate::name::QueueName;
@@ -31,13 +30,13 @@ impl<T: Tables> Step<'_, T> {
         &mut self,
         request: &ChangeMany,
         began: Timestamp,
-        from: Option<Cursor>,
-    ) -> Result<(u64, Option<Cursor>)> {
-        let mut hunt = Hunt::new(request.filter.clone(), false, from).in_states(request.op.states());
+        from: Option<Cursor<Position>>,
+    ) -> Result<(u64, Option<Cursor<Position>>)> {
+        let scan = JobScan::new(request.filter.clone(), false, from).in_states(request.op.states());
         let steps = began..=self.now;
         let mut changed = 0;
         let mut found = Vec::new();
-        let end = self.hunt(&mut hunt, request.max as usize, |_, record| {
+        let end = self.scan(&scan, request.max as usize, |_, record| {
             if !request.had_its_turn(&steps, record.life.claimed_at) {
                 found.push(record.clone());
             }
@@ -78,7 +77,7 @@ impl<T: Tables> Step<'_, T> {
         }
     }
 
-    fn obliterate(&mut self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor>)> {
+    fn obliterate(&mut self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor<Position>>)> {
         let Some(id) = self.tables.find_queue(name)? else {
             return Ok((0, None));
         };
@@ -94,7 +93,7 @@ impl<T: Tables> Step<'_, T> {
         }
         let filter = Filter::queue(name.clone());
         let mut found = Vec::new();
-        let end = self.hunt(&mut Hunt::new(filter, false, None), max, |_, record| {
+        let end = self.scan(&JobScan::new(filter, false, None), max, |_, record| {
             found.push(record.clone());
             Ok(true)
         })?;

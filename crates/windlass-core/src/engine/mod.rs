@@ -8,7 +8,6 @@
 mod apply;
 mod change;
 mod claim;
-mod cursor;
 mod dedup;
 mod embedded;
 mod enqueue;
@@ -20,9 +19,11 @@ mod logs;
 mod many;
 mod numbers;
 mod quarantine;
+mod queue_map;
 mod report;
 mod rows;
 mod runs;
+mod scan;
 mod schedules;
 mod select;
 mod settings;
@@ -43,13 +44,18 @@ pub use embedded::Host;
 pub use enqueue::Prepared;
 pub use feed_log::{decode_events, encode_events};
 pub use numbers::{NumberHasher, NumberMap};
+pub use queue_map::QueueMap;
 pub use rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, GroupLimits, Lane, LaneId, Ord64, Parked, Queue, QueueId,
     Record, ReportMemo, Row, RunRow, Sub, Worker,
 };
 pub use runs::{PreparedCommit, PreparedRun};
+pub use scan::{Cursor, CursorPosition, JobScan, SCAN_MAX, question, spec_contains};
 pub use signals::Signals;
-pub use tables::{Position, RunTables, RunWalk, Tables, Walk};
+pub use tables::{
+    DedupTables, FeedTables, GroupTables, JobTables, LogTables, MetricTables, Position, QueueTables, RunTables,
+    RunWalk, ScheduleTables, Tables, Walk, WorkerTables,
+};
 
 /// How many of the oldest feed entries one step forgets at most, so that a step after the feed's length was lowered stays
 /// short. More than one, so that the feed becomes shorter with every step.

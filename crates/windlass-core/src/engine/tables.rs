@@ -2,6 +2,7 @@
 //!
 //! Whoever implements this, and [`Host`](super::Host), has a whole store. The rules of the contract are not here.
 
+use super::queue_map::QueueMap;
 use super::rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
     Row, RunRow, Sub, Worker,
@@ -49,40 +50,105 @@ pub struct RunWalk {
     pub limit: usize,
 }
 
-/// The tables of an embedded store. `&mut self` throughout, because an implementation may keep a cache.
+/// The tables of an embedded store, each trait where its data is. `&mut self` throughout, because an implementation may keep
+/// a cache.
 ///
 /// A method that takes `limit` answers at most so many, in the order that it documents. The indexes are functions of
-/// the records: [`update_job`](Tables::update_job) is told the old and the new record and moves whatever differs.
-pub trait Tables: RunTables {
+/// the records: [`update_job`](JobTables::update_job) is told the old and the new record and moves whatever differs.
+pub trait Tables:
+    QueueTables
+    + GroupTables
+    + JobTables
+    + DedupTables
+    + LogTables
+    + FeedTables
+    + MetricTables
+    + WorkerTables
+    + ScheduleTables
+    + RunTables
+{
+}
+
+impl<T> Tables for T where
+    T: QueueTables
+        + GroupTables
+        + JobTables
+        + DedupTables
+        + LogTables
+        + FeedTables
+        + MetricTables
+        + WorkerTables
+        + ScheduleTables
+        + RunTables
+{
+}
+
+/// The store's sequence, queues and lanes. An implementation writes the four required methods.
+pub trait QueueTables {
     /// The next number of the store's one sequence: rising, never given twice.
     fn next_seq(&mut self) -> Result<u64>;
-
-    /// All queues.
-    fn queues(&mut self) -> Result<Vec<QueueId>>;
-    /// The queue of this name.
-    fn find_queue(&mut self, name: &QueueName) -> Result<Option<QueueId>>;
-    /// Adds a queue.
-    fn insert_queue(&mut self, queue: Queue) -> Result<()>;
-    /// A queue that exists.
-    fn queue(&mut self, id: QueueId) -> Result<&Queue>;
-    /// A queue that exists, to be changed.
-    fn queue_mut(&mut self, id: QueueId) -> Result<&mut Queue>;
+    /// All queues and lanes: read when they are first asked for, and written back at the end of the step.
+    fn queue_map(&mut self) -> Result<&mut QueueMap>;
     /// Removes a queue, its lanes, its groups and its metrics; it has no jobs any more.
     fn remove_queue(&mut self, id: QueueId) -> Result<()>;
-
-    /// The lanes of a queue, by number.
-    fn lanes(&mut self, queue: QueueId) -> Result<Vec<LaneId>>;
-    /// The lane of this kind and these labels.
-    fn find_lane(&mut self, queue: QueueId, kind: &Kind, labels: &Labels) -> Result<Option<LaneId>>;
-    /// Adds a lane.
-    fn insert_lane(&mut self, lane: Lane) -> Result<()>;
-    /// A lane that exists.
-    fn lane(&mut self, id: LaneId) -> Result<&Lane>;
-    /// A lane that exists, to be changed.
-    fn lane_mut(&mut self, id: LaneId) -> Result<&mut Lane>;
     /// Removes a lane that has no jobs any more.
     fn remove_lane(&mut self, id: LaneId) -> Result<()>;
 
+    /// All queues.
+    fn queues(&mut self) -> Result<Vec<QueueId>> {
+        Ok(self.queue_map()?.all())
+    }
+
+    /// The queue of this name.
+    fn find_queue(&mut self, name: &QueueName) -> Result<Option<QueueId>> {
+        Ok(self.queue_map()?.find(name))
+    }
+
+    /// Adds a queue.
+    fn insert_queue(&mut self, queue: Queue) -> Result<()> {
+        self.queue_map()?.insert(queue);
+        Ok(())
+    }
+
+    /// A queue that exists.
+    fn queue(&mut self, id: QueueId) -> Result<&Queue> {
+        self.queue_map()?.get(id)
+    }
+
+    /// A queue that exists, to be changed.
+    fn queue_mut(&mut self, id: QueueId) -> Result<&mut Queue> {
+        self.queue_map()?.get_mut(id)
+    }
+
+    /// The lanes of a queue, by number.
+    fn lanes(&mut self, queue: QueueId) -> Result<Vec<LaneId>> {
+        Ok(self.queue_map()?.lanes(queue))
+    }
+
+    /// The lane of this kind and these labels.
+    fn find_lane(&mut self, queue: QueueId, kind: &Kind, labels: &Labels) -> Result<Option<LaneId>> {
+        Ok(self.queue_map()?.find_lane(queue, kind, labels))
+    }
+
+    /// Adds a lane.
+    fn insert_lane(&mut self, lane: Lane) -> Result<()> {
+        self.queue_map()?.insert_lane(lane);
+        Ok(())
+    }
+
+    /// A lane that exists.
+    fn lane(&mut self, id: LaneId) -> Result<&Lane> {
+        self.queue_map()?.lane(id)
+    }
+
+    /// A lane that exists, to be changed.
+    fn lane_mut(&mut self, id: LaneId) -> Result<&mut Lane> {
+        self.queue_map()?.lane_mut(id)
+    }
+}
+
+/// Groups, and their turns in the lanes.
+pub trait GroupTables {
     /// The group of this name.
     fn find_group(&mut self, queue: QueueId, name: &GroupName) -> Result<Option<GroupId>>;
     /// Adds a group.
@@ -112,7 +178,10 @@ pub trait Tables: RunTables {
     fn ring(&mut self, lane: LaneId, after: Option<(u64, GroupId)>, limit: usize) -> Result<Vec<(u64, GroupId)>>;
     /// The lanes in which a group has ready jobs.
     fn group_lanes(&mut self, group: GroupId) -> Result<Vec<LaneId>>;
+}
 
+/// Jobs, and the indexes over them.
+pub trait JobTables {
     /// Where the job of this id is kept.
     fn find_job(&mut self, id: JobId) -> Result<Option<Row>>;
     /// A record. `Corrupt` when it cannot be read.
@@ -157,14 +226,20 @@ pub trait Tables: RunTables {
     /// Jobs of one queue and state in listing order: scheduled by time, ready by lane, group and place, active by age,
     /// ended by time.
     fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>>;
+}
 
+/// Dedup keys.
+pub trait DedupTables {
     /// Who holds a dedup key.
     fn dedup(&mut self, key: [u8; 16]) -> Result<Option<DedupRow>>;
     /// Changes or frees it.
     fn put_dedup(&mut self, key: [u8; 16], row: Option<DedupRow>) -> Result<()>;
     /// Keys whose time ran out by `until`.
     fn expired_dedup(&mut self, until: Timestamp, limit: usize) -> Result<Vec<[u8; 16]>>;
+}
 
+/// Workers, and the answers that they were given last.
+pub trait WorkerTables {
     /// The last claim of a worker.
     fn claim_memo(&mut self, worker: &WorkerId) -> Result<Option<ClaimMemo>>;
     /// Keeps it.
@@ -176,13 +251,28 @@ pub trait Tables: RunTables {
     /// Forgets what was kept before `before` for workers; answers how many.
     fn prune_memos(&mut self, before: Timestamp, limit: usize) -> Result<u64>;
 
+    /// A worker.
+    fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>>;
+    /// Adds or replaces a worker.
+    fn put_worker(&mut self, worker: Worker) -> Result<()>;
+    /// Removes a worker.
+    fn remove_worker(&mut self, id: &WorkerId) -> Result<()>;
+    /// All workers, by id.
+    fn workers(&mut self) -> Result<Vec<Worker>>;
+}
+
+/// The metrics of queues, by minute.
+pub trait MetricTables {
     /// The minute of a queue, made if it is not there.
     fn minute_mut(&mut self, queue: QueueId, minute: i64) -> Result<&mut MinuteMetrics>;
     /// The minutes of a queue, oldest first.
     fn minutes(&mut self, queue: QueueId, from: i64, to: i64) -> Result<Vec<MinuteMetrics>>;
     /// Forgets minutes before `before`; answers how many.
     fn prune_minutes(&mut self, before: i64, limit: usize) -> Result<u64>;
+}
 
+/// The feed.
+pub trait FeedTables {
     /// The number of the last feed entry; 0 when there was none.
     fn feed_end(&mut self) -> Result<u64>;
     /// The number of the oldest entry that is kept; one more than the end when there is none.
@@ -198,7 +288,10 @@ pub trait Tables: RunTables {
     fn feed_events(&mut self) -> Result<Option<u64>>;
     /// Stores the length of the feed.
     fn set_feed_events(&mut self, events: u64) -> Result<()>;
+}
 
+/// The log lines of jobs.
+pub trait LogTables {
     /// The numbers of a job's first kept line and of its next one.
     fn log_range(&mut self, row: Row) -> Result<(u64, u64)>;
     /// Adds lines from number `first` on.
@@ -207,16 +300,10 @@ pub trait Tables: RunTables {
     fn log(&mut self, row: Row, from: u64, limit: usize) -> Result<Vec<(u32, LogLine)>>;
     /// Forgets lines before number `before`.
     fn trim_log(&mut self, row: Row, before: u64) -> Result<()>;
+}
 
-    /// A worker.
-    fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>>;
-    /// Adds or replaces a worker.
-    fn put_worker(&mut self, worker: Worker) -> Result<()>;
-    /// Removes a worker.
-    fn remove_worker(&mut self, id: &WorkerId) -> Result<()>;
-    /// All workers, by id.
-    fn workers(&mut self) -> Result<Vec<Worker>>;
-
+/// Schedules.
+pub trait ScheduleTables {
     /// A schedule.
     fn schedule(&mut self, name: &ScheduleName) -> Result<Option<Schedule>>;
     /// Adds or replaces a schedule.

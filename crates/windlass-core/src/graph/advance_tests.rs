@@ -70,10 +70,10 @@ fn a_run_of_which_a_job_was_cancelled_by_hand_has_not_succeeded() {
     let mut run = Run::new(vec![node("a", &[]), node("b", &[0])]);
     run.end("a", Outcome::Cancelled, &[]);
     assert_eq!(run.outcomes(), [Some(Outcome::Cancelled), Some(Outcome::Skipped)]);
-    assert_eq!(run.progress.result, Some(RunResult::Cancelled));
+    assert_eq!(run.progress.result, Some(Outcome::Cancelled));
     let mut run = Run::new(vec![Node { continue_on_error: true, ..node("a", &[]) }]);
     run.end("a", Outcome::Cancelled, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded), "it does not count");
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded), "it does not count");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_diamond_runs_in_its_order() {
     run.succeed("b");
     assert_eq!(run.running(), ["d"]);
     let events = run.succeed("d");
-    assert_eq!(events.last(), Some(&Event::Finished { result: RunResult::Succeeded }));
+    assert_eq!(events.last(), Some(&Event::Finished { result: Outcome::Succeeded }));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_failure_skips_what_comes_after_and_says_why() {
     assert_eq!(run.at("c").skip, Some(Skip::Need { node: 1, outcome: Outcome::Skipped }));
     assert_eq!(run.running(), ["d"]);
     run.succeed("d");
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_failure_that_is_forgiven_stops_nobody() {
     assert_eq!(run.running(), ["b"]);
     assert_eq!(run.at("c").skip, Some(Skip::Condition));
     run.succeed("b");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn conditions_see_what_happened_before() {
     let mut run = Run::new(vec![node("a", &[]), when("needs.a.outputs.deploy == 'yes'", node("deploy", &[0]))]);
     run.end("a", Outcome::Succeeded, &[("deploy", "no")]);
     assert_eq!(run.at("deploy").skip, Some(Skip::Condition));
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn one_that_fails_takes_the_others_with_it_if_told_to() {
     assert_eq!(run.at("a").running(), 1);
     assert_eq!(run.at("a").ended, 2);
     run.end("a", Outcome::Cancelled, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
 
     let mut run = Run::new(vec![matrix(rows(3), false, Some(2), node("a", &[]))]);
     run.end("a", Outcome::Failed, &[]);
@@ -226,7 +226,7 @@ fn rows_come_from_what_a_job_says() {
         run.end("plan", Outcome::Succeeded, &[("list", list)]);
         let skip = run.at("a").skip.clone();
         assert!(matches!(&skip, Some(Skip::Matrix { message }) if message.contains(why)), "{skip:?}");
-        assert_eq!(run.progress.result, Some(RunResult::Failed));
+        assert_eq!(run.progress.result, Some(Outcome::Failed));
     }
     let mut run = Run::new(nodes());
     run.succeed("plan");
@@ -258,7 +258,7 @@ fn nothing_starts_after_a_cancel() {
     // One that was done before it heard of it has succeeded all the same.
     run.succeed("a");
     run.end("d", Outcome::Cancelled, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Cancelled));
+    assert_eq!(run.progress.result, Some(Outcome::Cancelled));
     assert_eq!(run.at("c").outcome, Some(Outcome::Cancelled));
     assert!(run.advance(vec![Happened::TimedOut]).is_empty());
 }
@@ -283,7 +283,7 @@ fn a_step_that_stops_a_run_starts_nothing() {
     let mut run = Run::new(vec![node("a", &[])]);
     run.succeed("a");
     assert_eq!(starts(&run.advance(vec![Happened::Rerun { nodes: vec![0], keep_rows: false }, cancel()])), 0);
-    assert_eq!((run.at("a").outcome, run.progress.result), (Some(Outcome::Cancelled), Some(RunResult::Cancelled)));
+    assert_eq!((run.at("a").outcome, run.progress.result), (Some(Outcome::Cancelled), Some(Outcome::Cancelled)));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn time_that_runs_out_is_a_failure() {
     let mut run = Run::new(vec![node("a", &[]), node("b", &[0])]);
     run.advance(vec![Happened::TimedOut]);
     run.end("a", Outcome::Cancelled, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
     let nodes = reruns(&run.progress);
     assert!(run.advance(vec![Happened::Rerun { nodes, keep_rows: true }]).is_empty());
     run.succeed("d");
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
     run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
     assert_eq!(run.running(), ["b"]);
     assert_eq!(run.outcomes(), [Some(Outcome::Succeeded), None, None, Some(Outcome::Succeeded)]);
@@ -313,7 +313,7 @@ fn what_failed_is_run_again_with_all_that_comes_after() {
     assert!(run.advance(vec![ended(old, Outcome::Failed)]).is_empty());
     run.succeed("b");
     run.succeed("c");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
     run.advance(vec![Happened::Rerun { nodes: vec![1], keep_rows: false }]);
     assert_eq!(run.running(), ["b"]);
 }
@@ -348,7 +348,7 @@ fn a_sub_graph_is_entered_and_left_once() {
     let mut run = Run::new(nodes());
     run.succeed("build");
     assert_eq!(run.at("deploy").outcome, Some(Outcome::Skipped));
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 
     // A sub-graph that is forgiven forgives what is in it.
     let mut lenient = nodes();
@@ -359,7 +359,7 @@ fn a_sub_graph_is_entered_and_left_once() {
     run.end("deploy/push", Outcome::Failed, &[]);
     assert_eq!(run.at("deploy").outcome, Some(Outcome::Failed));
     run.succeed("z");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 }
 
 #[test]

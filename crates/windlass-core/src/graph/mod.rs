@@ -25,6 +25,6 @@ mod rerun_tests;
 pub use advance::{Happened, advance, descendants, reruns, resume, settle};
 pub use foresee::{ForeseenLabels, foresee, foresee_labels};
 pub use model::{Accepts, Fault, Graph, MATRIX_MAX, Matrix, NEEDS_MAX, NODES_MAX, Need, Node, NodeJob, Source, Work};
-pub use progress::{End, Event, Instance, NodeProgress, Outcome, Progress, RunResult, Skip};
+pub use progress::{End, Event, Instance, NodeProgress, Outcome, Progress, Skip};
 pub use scope::NodeScope;
 pub use template::Template;

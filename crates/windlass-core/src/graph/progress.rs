@@ -2,11 +2,12 @@
 
 use super::model::Graph;
 use crate::id::JobId;
+use crate::store::RunState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// How a node, or one instance of it, has ended.
+/// How a node, one instance of it, or a whole run has ended. A run is never skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -32,6 +33,17 @@ impl Outcome {
     }
 }
 
+impl From<Outcome> for RunState {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            // Nothing of it was to be run, and that is no fault.
+            Outcome::Succeeded | Outcome::Skipped => Self::Succeeded,
+            Outcome::Failed => Self::Failed,
+            Outcome::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
 /// The end of a job, as its run sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -43,18 +55,6 @@ pub struct End {
     /// What others may read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, String>,
-}
-
-/// How a run has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunResult {
-    /// Nothing failed that counts.
-    Succeeded,
-    /// Something did, or time ran out.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
 }
 
 /// Why a node ended without having run.
@@ -149,7 +149,7 @@ pub enum Event {
     /// All nodes have ended.
     Finished {
         /// How the run has.
-        result: RunResult,
+        result: Outcome,
     },
 }
 
@@ -237,7 +237,7 @@ pub struct Progress {
     /// Its time has run out.
     pub timed_out: bool,
     /// How it has ended.
-    pub result: Option<RunResult>,
+    pub result: Option<Outcome>,
     /// Nodes and instances by job.
     pub(super) jobs: HashMap<JobId, (usize, usize)>,
     dependents: Vec<Vec<usize>>,
@@ -419,20 +419,20 @@ impl Progress {
     }
 
     /// How a run ends in which every node has.
-    pub(super) fn verdict(&self, graph: &Graph) -> RunResult {
+    pub(super) fn verdict(&self, graph: &Graph) -> Outcome {
         let any = |wanted: Outcome| {
             let nodes = self.nodes.iter().enumerate();
             nodes.filter(|(_, node)| node.outcome == Some(wanted)).any(|(at, _)| !graph.forgives(at))
         };
         if self.cancelled.is_some() {
-            RunResult::Cancelled
+            Outcome::Cancelled
         } else if self.timed_out || any(Outcome::Failed) {
-            RunResult::Failed
+            Outcome::Failed
         } else if any(Outcome::Cancelled) {
             // Somebody cancelled a job of it by hand: it did not do all that it should.
-            RunResult::Cancelled
+            Outcome::Cancelled
         } else {
-            RunResult::Succeeded
+            Outcome::Succeeded
         }
     }
 }

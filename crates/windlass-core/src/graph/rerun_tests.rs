@@ -12,7 +12,7 @@ fn half_failed(parallel_max: Option<u32>) -> Run {
         let outputs = [("k", "old"), (["k0", "k1", "k2", "k3"][n], "old")];
         run.end("a", outcome, if n % 2 == 0 { &outputs } else { &[] });
     }
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
     run
 }
 
@@ -38,7 +38,7 @@ fn rows_that_succeeded_are_not_run_again_with_those_that_failed() {
     let outputs: Vec<(&str, &str)> = run.at("a").outputs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(outputs, [("k", "old"), ("k0", "old"), ("k1", "new"), ("k2", "old"), ("k3", "new")]);
     run.succeed("b");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_matrix_of_which_no_row_failed_is_run_again_with_all_its_rows() {
     let mut run = Run::new(vec![matrix(rows(2), false, None, node("a", &[]))]);
     run.succeed("a");
     run.succeed("a");
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
     run.advance(vec![Happened::Rerun { nodes: vec![0], keep_rows: true }]);
     assert_eq!(running_rows(&run), [0, 1]);
 }
@@ -90,13 +90,13 @@ fn a_matrix_that_gave_up_runs_the_rows_again_that_it_gave_up() {
     let mut run = Run::new(vec![matrix(rows(4), true, Some(1), node("a", &[]))]);
     run.succeed("a");
     run.end("a", Outcome::Failed, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Failed));
+    assert_eq!(run.progress.result, Some(Outcome::Failed));
     run.advance(vec![Happened::Rerun { nodes: reruns(&run.progress), keep_rows: true }]);
     for row in 1..4 {
         assert_eq!(running_rows(&run), [row]);
         run.succeed("a");
     }
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
 }
 
 #[test]

@@ -6,13 +6,17 @@
 use super::codec::decode;
 use super::db::Db;
 use super::keys::{Parts, Range, Table};
-use super::{Entry, OrderedKv, keys};
-use crate::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
+use super::tables::KvTables;
+use super::{Entry, OrderedKv, keys, salvage};
+use crate::engine::{
+    Extra, Fresh, GroupId, JobTables, LaneId, Ord64, Position, QueueId, QueueTables, Record, Row, Walk,
+};
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::State;
+use crate::job::{JobSpec, State};
 use crate::name::WorkerId;
 use crate::time::Timestamp;
+use std::sync::Arc;
 
 /// The time of a job that waits behind another, so that one index serves both.
 pub(super) const HELD: Timestamp = Timestamp::from_ms(i64::MAX);
@@ -53,34 +57,11 @@ pub(super) fn record(db: &mut Db<impl OrderedKv>, row: Row) -> Result<Option<Rec
 }
 
 /// Says which row it is that cannot be read.
-pub(super) fn name_row(error: Error, row: Row) -> Error {
+fn name_row(error: Error, row: Row) -> Error {
     match error {
         Error::Corrupt { what } => Error::corrupt(format!("job row {}: {what}", row.0)),
         other => other,
     }
-}
-
-pub(super) fn insert(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
-    db.put(&keys::job_id(record.id), &record.row)?;
-    db.put(&keys::record(record.row), record)?;
-    index(db, record)
-}
-
-pub(super) fn update(db: &mut Db<impl OrderedKv>, before: &Record, after: &Record) -> Result<()> {
-    unindex(db, before)?;
-    index(db, after)?;
-    db.put(&keys::record(after.row), after)
-}
-
-/// Removes a job with its spec, its rest and its log.
-pub(super) fn remove(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
-    unindex(db, record)?;
-    let row = record.row;
-    db.delete(&keys::job_id(record.id))?;
-    db.delete(&keys::record(row))?;
-    db.delete(&keys::spec(row))?;
-    db.delete(&keys::extra(row))?;
-    db.clear(keys::log(row).under())
 }
 
 fn index(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
@@ -138,20 +119,6 @@ fn removal(record: &Record) -> Option<Timestamp> {
     record.remove_at.filter(|_| record.state().is_terminal())
 }
 
-pub(super) fn ready(
-    db: &mut Db<impl OrderedKv>,
-    (lane, group): (LaneId, GroupId),
-    after: Option<Ord64>,
-    limit: usize,
-) -> Result<Vec<(Ord64, Row)>> {
-    let jobs = keys::ready_of(lane, group).under();
-    let jobs = match after {
-        Some(ord) => jobs.above(&keys::ready(lane, group, ord)),
-        None => jobs,
-    };
-    db.some(jobs, limit)?.iter().map(|(key, value)| Ok((ready_parts(key)?.2, decode(value)?))).collect()
-}
-
 pub(super) fn ready_parts(key: &[u8]) -> Result<(LaneId, GroupId, Ord64)> {
     let mut parts = Parts::of(Table::Ready, key)?;
     Ok((parts.take()?, parts.take()?, parts.take()?))
@@ -178,58 +145,6 @@ pub(super) fn timed_parts(table: Table, key: &[u8]) -> Result<(Timestamp, Row)> 
     Ok((parts.take()?, parts.take()?))
 }
 
-pub(super) fn due(db: &mut Db<impl OrderedKv>, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-    let jobs = keys::due_of(queue).under().through(&keys::due_at(queue, until));
-    let jobs = jobs.below(&keys::due_at(queue, HELD));
-    db.some(jobs, limit)?.iter().map(|(key, _)| Ok(due_parts(key)?.2)).collect()
-}
-
-pub(super) fn next_due(db: &mut Db<impl OrderedKv>, queue: QueueId) -> Result<Option<Timestamp>> {
-    let first = db.first(keys::due_of(queue).under().below(&keys::due_at(queue, HELD)))?;
-    first.map(|(key, _)| Ok(due_parts(&key)?.1)).transpose()
-}
-
-pub(super) fn expired(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-    let leases = keys::leases().under().through(&keys::leases_at(until));
-    db.some(leases, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Lease, key)?.1)).collect()
-}
-
-pub(super) fn next_expiry(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
-    let first = db.first(keys::leases().under())?;
-    first.map(|(key, _)| Ok(timed_parts(Table::Lease, &key)?.0)).transpose()
-}
-
-pub(super) fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
-    let jobs = keys::all_removable().under().through(&keys::removable_at(until));
-    db.some(jobs, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Removable, key)?.1)).collect()
-}
-
-pub(super) fn cancelling(db: &mut Db<impl OrderedKv>, worker: &WorkerId) -> Result<Vec<JobId>> {
-    let jobs = db.all(keys::cancelling_of(worker.clone()).under())?;
-    jobs.iter().map(|(_, value)| decode(value)).collect()
-}
-
-pub(super) fn ended(
-    db: &mut Db<impl OrderedKv>,
-    lanes: &[LaneId],
-    (state, until): (State, Timestamp),
-    limit: usize,
-) -> Result<Vec<Row>> {
-    let mut found = Vec::new();
-    for lane in lanes {
-        let jobs = keys::ended_of(*lane, state).under().through(&keys::ended_at(*lane, state, until));
-        let keeps_itself = |(_, value): &Entry| decode::<bool>(value);
-        let plain = pick(db, jobs, limit, |entry| Ok(!keeps_itself(entry)?))?;
-        for (key, _) in plain {
-            let (_, _, at, row) = ended_parts(&key)?;
-            found.push((at, row));
-        }
-    }
-    found.sort_unstable();
-    found.truncate(limit);
-    Ok(found.into_iter().map(|(_, row)| row).collect())
-}
-
 /// At most `limit` entries of a range that pass a test.
 fn pick(
     db: &mut Db<impl OrderedKv>,
@@ -249,15 +164,6 @@ fn pick(
     };
     db.visit(range, visit, limit)?;
     Ok(found)
-}
-
-pub(super) fn walk(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
-    match walk.state {
-        State::Scheduled => walk_scheduled(db, walk),
-        State::Ready => walk_ready(db, walk),
-        State::Active => walk_active(db, walk),
-        State::Succeeded | State::Failed | State::Cancelled => walk_ended(db, walk),
-    }
 }
 
 /// The part of a range that the walk has still before it.
@@ -338,4 +244,130 @@ fn signed(value: u64) -> i64 {
 
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+impl<K: OrderedKv> JobTables for KvTables<K> {
+    fn find_job(&mut self, id: JobId) -> Result<Option<Row>> {
+        self.db.get(&keys::job_id(id))
+    }
+
+    fn record(&mut self, row: Row) -> Result<Option<Record>> {
+        record(&mut self.db, row)
+    }
+
+    fn salvage(&mut self, row: Row) -> Result<Option<Record>> {
+        salvage::salvage(self, row)
+    }
+
+    fn mend(&mut self, record: &Record) -> Result<()> {
+        salvage::mend(&mut self.db, record)
+    }
+
+    fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
+        let missing = || Error::corrupt(format!("job row {} has no spec", row.0));
+        let spec = self.db.get(&keys::spec(row)).map_err(|error| name_row(error, row))?;
+        Ok(Arc::new(spec.ok_or_else(missing)?))
+    }
+
+    fn extra(&mut self, row: Row) -> Result<Extra> {
+        let extra = self.db.get(&keys::extra(row)).map_err(|error| name_row(error, row))?;
+        Ok(extra.unwrap_or_default())
+    }
+
+    fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {
+        self.db.put(&keys::spec(row), spec.as_ref())
+    }
+
+    fn put_extra(&mut self, row: Row, extra: Extra) -> Result<()> {
+        self.db.put(&keys::extra(row), &extra)
+    }
+
+    fn insert_job(&mut self, fresh: Fresh) -> Result<()> {
+        let record = &fresh.record;
+        self.db.put(&keys::job_id(record.id), &record.row)?;
+        self.db.put(&keys::record(record.row), record)?;
+        index(&mut self.db, record)?;
+        self.db.put(&keys::spec(record.row), fresh.spec.as_ref())
+    }
+
+    fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
+        unindex(&mut self.db, before)?;
+        index(&mut self.db, after)?;
+        self.db.put(&keys::record(after.row), after)
+    }
+
+    fn remove_job(&mut self, record: &Record) -> Result<()> {
+        unindex(&mut self.db, record)?;
+        let row = record.row;
+        self.db.delete(&keys::job_id(record.id))?;
+        self.db.delete(&keys::record(row))?;
+        self.db.delete(&keys::spec(row))?;
+        self.db.delete(&keys::extra(row))?;
+        self.db.clear(keys::log(row).under())
+    }
+
+    fn ready(&mut self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Result<Vec<(Ord64, Row)>> {
+        let jobs = keys::ready_of(lane, group).under();
+        let jobs = match after {
+            Some(ord) => jobs.above(&keys::ready(lane, group, ord)),
+            None => jobs,
+        };
+        self.db.some(jobs, limit)?.iter().map(|(key, value)| Ok((ready_parts(key)?.2, decode(value)?))).collect()
+    }
+
+    fn due(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let jobs = keys::due_of(queue).under().through(&keys::due_at(queue, until));
+        let jobs = jobs.below(&keys::due_at(queue, HELD));
+        self.db.some(jobs, limit)?.iter().map(|(key, _)| Ok(due_parts(key)?.2)).collect()
+    }
+
+    fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        let first = self.db.first(keys::due_of(queue).under().below(&keys::due_at(queue, HELD)))?;
+        first.map(|(key, _)| Ok(due_parts(&key)?.1)).transpose()
+    }
+
+    fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let leases = keys::leases().under().through(&keys::leases_at(until));
+        self.db.some(leases, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Lease, key)?.1)).collect()
+    }
+
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
+        let first = self.db.first(keys::leases().under())?;
+        first.map(|(key, _)| Ok(timed_parts(Table::Lease, &key)?.0)).transpose()
+    }
+
+    fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
+        let jobs = self.db.all(keys::cancelling_of(worker.clone()).under())?;
+        jobs.iter().map(|(_, value)| decode(value)).collect()
+    }
+
+    fn removable(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let jobs = keys::all_removable().under().through(&keys::removable_at(until));
+        self.db.some(jobs, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Removable, key)?.1)).collect()
+    }
+
+    fn ended(&mut self, queue: QueueId, state: State, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let mut found = Vec::new();
+        for lane in self.lanes(queue)? {
+            let jobs = keys::ended_of(lane, state).under().through(&keys::ended_at(lane, state, until));
+            let keeps_itself = |(_, value): &Entry| decode::<bool>(value);
+            let plain = pick(&mut self.db, jobs, limit, |entry| Ok(!keeps_itself(entry)?))?;
+            for (key, _) in plain {
+                let (_, _, at, row) = ended_parts(&key)?;
+                found.push((at, row));
+            }
+        }
+        found.sort_unstable();
+        found.truncate(limit);
+        Ok(found.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+        match walk.state {
+            State::Scheduled => walk_scheduled(&mut self.db, walk),
+            State::Ready => walk_ready(&mut self.db, walk),
+            State::Active => walk_active(&mut self.db, walk),
+            State::Succeeded | State::Failed | State::Cancelled => walk_ended(&mut self.db, walk),
+        }
+    }
 }

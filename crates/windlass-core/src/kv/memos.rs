@@ -1,10 +1,11 @@
-//! What workers were answered last, and since when it is kept.
+//! Workers; what they were answered last, and since when it is kept.
 
-use super::codec::{Reader, Stored};
+use super::codec::{Reader, Stored, decode};
 use super::db::Db;
 use super::keys::{Parts, Table};
+use super::tables::KvTables;
 use super::{OrderedKv, keys};
-use crate::engine::{ClaimMemo, ReportMemo};
+use crate::engine::{ClaimMemo, ReportMemo, Worker, WorkerTables};
 use crate::error::Result;
 use crate::name::WorkerId;
 use crate::time::Timestamp;
@@ -28,17 +29,12 @@ impl Stored for Memo {
     }
 }
 
-pub(super) fn get(db: &mut Db<impl OrderedKv>, worker: &WorkerId) -> Result<Option<Memo>> {
+fn get(db: &mut Db<impl OrderedKv>, worker: &WorkerId) -> Result<Option<Memo>> {
     db.get(&keys::memo(worker.clone()))
 }
 
 /// Changes what is kept of a worker.
-pub(super) fn change(
-    db: &mut Db<impl OrderedKv>,
-    worker: &WorkerId,
-    now: Timestamp,
-    edit: impl FnOnce(&mut Memo),
-) -> Result<()> {
+fn change(db: &mut Db<impl OrderedKv>, worker: &WorkerId, now: Timestamp, edit: impl FnOnce(&mut Memo)) -> Result<()> {
     let before = get(db, worker)?;
     if let Some(before) = &before {
         db.delete(&keys::memo_at(before.at, worker.clone()))?;
@@ -50,14 +46,47 @@ pub(super) fn change(
     db.put(&keys::memo(worker.clone()), &memo)
 }
 
-/// Forgets what was kept before `before`; answers of how many workers.
-pub(super) fn prune(db: &mut Db<impl OrderedKv>, before: Timestamp, limit: usize) -> Result<u64> {
-    let old = db.some(keys::memos_at().under().below(&keys::memos_since(before)), limit)?;
-    for (key, _) in &old {
-        let mut parts = Parts::of(Table::MemoAt, key)?;
-        parts.take::<Timestamp>()?;
-        db.delete(&keys::memo(parts.take()?))?;
-        db.delete_bytes(key)?;
+impl<K: OrderedKv> WorkerTables for KvTables<K> {
+    fn claim_memo(&mut self, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
+        Ok(get(&mut self.db, worker)?.and_then(|memo| memo.claim))
     }
-    Ok(old.len() as u64)
+
+    fn put_claim_memo(&mut self, worker: &WorkerId, memo: ClaimMemo, now: Timestamp) -> Result<()> {
+        change(&mut self.db, worker, now, |kept| kept.claim = Some(memo))
+    }
+
+    fn report_memo(&mut self, worker: &WorkerId) -> Result<ReportMemo> {
+        Ok(get(&mut self.db, worker)?.map_or_else(Vec::new, |memo| memo.report))
+    }
+
+    fn put_report_memo(&mut self, worker: &WorkerId, memo: ReportMemo, now: Timestamp) -> Result<()> {
+        change(&mut self.db, worker, now, |kept| kept.report = memo)
+    }
+
+    fn prune_memos(&mut self, before: Timestamp, limit: usize) -> Result<u64> {
+        let old = self.db.some(keys::memos_at().under().below(&keys::memos_since(before)), limit)?;
+        for (key, _) in &old {
+            let mut parts = Parts::of(Table::MemoAt, key)?;
+            parts.take::<Timestamp>()?;
+            self.db.delete(&keys::memo(parts.take()?))?;
+            self.db.delete_bytes(key)?;
+        }
+        Ok(old.len() as u64)
+    }
+
+    fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>> {
+        self.db.get(&keys::worker(id.clone()))
+    }
+
+    fn put_worker(&mut self, worker: Worker) -> Result<()> {
+        self.db.put(&keys::worker(worker.id().clone()), &worker)
+    }
+
+    fn remove_worker(&mut self, id: &WorkerId) -> Result<()> {
+        self.db.delete(&keys::worker(id.clone()))
+    }
+
+    fn workers(&mut self) -> Result<Vec<Worker>> {
+        self.db.all(keys::workers().under())?.iter().map(|(_, value)| decode(value)).collect()
+    }
 }

@@ -2,11 +2,11 @@
 
 use super::codec::decode;
 use super::db::Db;
+use super::tables::KvTables;
 use super::{OrderedKv, keys};
-use crate::engine::QueueId;
+use crate::engine::{MetricTables, QueueId, QueueTables};
 use crate::error::Result;
 use crate::store::MinuteMetrics;
-use crate::time::Timestamp;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,56 +20,6 @@ pub(super) struct Minutes {
 }
 
 impl Minutes {
-    pub(super) fn get_mut(
-        &mut self,
-        db: &mut Db<impl OrderedKv>,
-        queue: QueueId,
-        minute: i64,
-    ) -> Result<&mut MinuteMetrics> {
-        let metrics = match self.open.entry((queue, minute)) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(place) => {
-                let start = Timestamp::from_ms(minute.saturating_mul(60_000));
-                let stored = db.get(&keys::minute(queue, minute))?;
-                place.insert(stored.unwrap_or(MinuteMetrics { minute: start, ..MinuteMetrics::default() }))
-            }
-        };
-        self.dirty.insert((queue, minute));
-        Ok(metrics)
-    }
-
-    pub(super) fn range(
-        &mut self,
-        db: &mut Db<impl OrderedKv>,
-        queue: QueueId,
-        (from, to): (i64, i64),
-    ) -> Result<Vec<MinuteMetrics>> {
-        self.flush(db)?;
-        let minutes = keys::minutes(queue).under().from(&keys::minute(queue, from)).through(&keys::minute(queue, to));
-        db.all(minutes)?.iter().map(|(_, value)| decode(value)).collect()
-    }
-
-    /// Forgets minutes before `before`; answers how many.
-    pub(super) fn prune(
-        &mut self,
-        db: &mut Db<impl OrderedKv>,
-        queues: &[QueueId],
-        before: i64,
-        limit: usize,
-    ) -> Result<u64> {
-        self.flush(db)?;
-        self.open.clear();
-        let mut pruned = 0;
-        for queue in queues {
-            let old = keys::minutes(*queue).under().below(&keys::minute(*queue, before));
-            for (key, _) in db.some(old, limit - pruned)? {
-                db.delete_bytes(&key)?;
-                pruned += 1;
-            }
-        }
-        Ok(pruned as u64)
-    }
-
     pub(super) fn remove_of(&mut self, db: &mut Db<impl OrderedKv>, queue: QueueId) -> Result<()> {
         self.open.retain(|(of, _), _| *of != queue);
         self.dirty.retain(|(of, _)| *of != queue);
@@ -86,5 +36,38 @@ impl Minutes {
             self.open.clear();
         }
         Ok(())
+    }
+}
+
+impl<K: OrderedKv> MetricTables for KvTables<K> {
+    fn minute_mut(&mut self, queue: QueueId, minute: i64) -> Result<&mut MinuteMetrics> {
+        self.minutes.dirty.insert((queue, minute));
+        match self.minutes.open.entry((queue, minute)) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(place) => {
+                let stored = self.db.get(&keys::minute(queue, minute))?;
+                Ok(place.insert(stored.unwrap_or_else(|| MinuteMetrics::begin(minute))))
+            }
+        }
+    }
+
+    fn minutes(&mut self, queue: QueueId, from: i64, to: i64) -> Result<Vec<MinuteMetrics>> {
+        self.minutes.flush(&mut self.db)?;
+        let minutes = keys::minutes(queue).under().from(&keys::minute(queue, from)).through(&keys::minute(queue, to));
+        self.db.all(minutes)?.iter().map(|(_, value)| decode(value)).collect()
+    }
+
+    fn prune_minutes(&mut self, before: i64, limit: usize) -> Result<u64> {
+        self.minutes.flush(&mut self.db)?;
+        self.minutes.open.clear();
+        let mut pruned = 0;
+        for queue in self.queues()? {
+            let old = keys::minutes(queue).under().below(&keys::minute(queue, before));
+            for (key, _) in self.db.some(old, limit - pruned)? {
+                self.db.delete_bytes(&key)?;
+                pruned += 1;
+            }
+        }
+        Ok(pruned as u64)
     }
 }

@@ -1,6 +1,63 @@
 //! A whole store over any ordered key-value engine: implement the four methods of [`OrderedKv`], and [`KvTables`] is the
 //! [`Tables`](crate::engine::Tables) that a [`Host`](crate::engine::Host) needs.
 //!
+//! This is the shortest way to a store of one's own. The backend provides four things:
+//!
+//! - **An ordered map of bytes**, which reads its own writes: [`OrderedKv`].
+//! - **Atomic steps.** What a step has written is committed as a whole or taken back as a whole. That is the host's part.
+//! - **One step at a time.** If other processes write to the same data, a step must see all that they have committed.
+//! - **Clock, randomness and wake-ups**, for the [`Host`](crate::engine::Host): [`Clock`](crate::time::Clock),
+//!   [`Random`](crate::random::Random), [`Signals`](crate::engine::Signals).
+//!
+//! It provides no indexes, no transactions across steps and no rules of the contract. `docs/write-your-own-store.md` leads
+//! through a whole store with a log file; this is the part for an engine:
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use windlass_core::engine::Step;
+//! use windlass_core::kv::{Entry, KvTables, OrderedKv, Scan};
+//! # use windlass_core::{Result, id::JobId, job::{JobSpec, NewJob}, payload::Payload, random::StrongRandom};
+//! # use windlass_core::{store::EnqueueRequest, time::Timestamp};
+//!
+//! #[derive(Default)]
+//! struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
+//!
+//! impl OrderedKv for Map {
+//!     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+//!         Ok(self.0.get(key).cloned())
+//!     }
+//!
+//!     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+//!         self.0.insert(key.to_vec(), value.to_vec());
+//!         Ok(())
+//!     }
+//!
+//!     fn delete(&mut self, key: &[u8]) -> Result<()> {
+//!         self.0.remove(key);
+//!         Ok(())
+//!     }
+//!
+//!     fn scan(&mut self, scan: Scan<'_>) -> Result<Vec<Entry>> {
+//!         let range = self.0.range(scan.from.to_vec()..scan.to.to_vec());
+//!         let entries = range.map(|(key, value)| (key.clone(), value.clone()));
+//!         Ok(if scan.reverse { entries.rev().take(scan.limit).collect() } else { entries.take(scan.limit).collect() })
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let (random, now) = (StrongRandom::from_system(), Timestamp::from_ms(1_700_000_000_000));
+//! # let spec = JobSpec::new("mails".try_into()?, "welcome".try_into()?, Payload::default());
+//! # let request = EnqueueRequest::new(vec![NewJob::new(JobId::from_parts(0, 1), spec)]);
+//! let mut tables = KvTables::open(Map::default())?;
+//! let mut step = Step::new(&mut tables, &random, now);
+//! let answers = step.enqueue(request)?;
+//! step.finish()?;
+//! tables.flush()?; // Here an engine with a file commits.
+//! assert!(answers[0].is_ok());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Keys are built in one file, `keys.rs`: a byte for the table, then parts whose bytes sort as their values do. Values
 //! are a version byte and fields in a fixed order (`codec.rs`, `values.rs`). Indexes are functions of the record, as in
 //! the memory store.
@@ -21,7 +78,6 @@
 
 mod codec;
 mod db;
-mod delegate;
 mod feed;
 mod groups;
 mod jobs;

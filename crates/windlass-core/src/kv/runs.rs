@@ -13,10 +13,6 @@ use crate::store::RunItem;
 use crate::time::Timestamp;
 use bytes::Bytes;
 
-fn get(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<Option<RunRow>> {
-    db.get(&keys::run(id))
-}
-
 /// The places of a run in the indexes.
 fn places(row: &RunRow) -> Vec<Key> {
     let (id, seq) = (row.id, row.seq);
@@ -25,18 +21,6 @@ fn places(row: &RunRow) -> Vec<Key> {
     let removable = row.remove_at().map(|at| keys::run_removable(at, id));
     let listed = [keys::run_seq(seq, id), keys::run_state(row.state, seq, id)];
     ready.into_iter().chain(look).chain(removable).chain(listed).collect()
-}
-
-fn put(db: &mut Db<impl OrderedKv>, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-    let old = before.map_or_else(Vec::new, places);
-    let new = places(after);
-    for place in old.iter().filter(|place| !new.contains(place)) {
-        db.delete(place)?;
-    }
-    for place in new.iter().filter(|place| !old.contains(place)) {
-        db.put(place, &())?;
-    }
-    db.put(&keys::run(after.id), after)
 }
 
 /// The tables by which runs are claimed, and how to find a run in them.
@@ -63,24 +47,6 @@ fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     Ok(())
 }
 
-fn remove(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
-    match get(db, id) {
-        Ok(Some(row)) => {
-            for place in places(&row) {
-                db.delete(&place)?;
-            }
-        }
-        Ok(None) => {}
-        Err(crate::error::Error::Corrupt { .. }) => forget_places(db, id)?,
-        Err(error) => return Err(error),
-    }
-    for part in [keys::run_definition(id), keys::run_input(id), keys::run(id)] {
-        db.delete(&part)?;
-    }
-    db.clear(keys::run_history(id).under())?;
-    db.clear(keys::run_inbox(id).under())
-}
-
 /// Looks through all indexes for a run that cannot say where it stands.
 fn forget_places(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     set_aside(db, id)?;
@@ -104,93 +70,9 @@ fn forget_places(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     Ok(())
 }
 
-fn append_history(db: &mut Db<impl OrderedKv>, id: RunId, first: u64, entries: &[Bytes]) -> Result<()> {
-    for (number, entry) in (first..).zip(entries) {
-        db.put(&keys::run_event(id, number), entry)?;
-    }
-    Ok(())
-}
-
-fn history(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-    let range = keys::run_history(id).under().from(&keys::run_event(id, from));
-    db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
-}
-
-fn inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
-    let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
-    let mut items = Vec::new();
-    for (key, value) in db.some(range, limit)? {
-        let mut parts = Parts::of(Table::RunInbox, &key)?;
-        parts.take::<RunId>()?;
-        items.push((parts.take()?, decode(&value).ok()));
-    }
-    Ok(items)
-}
-
-fn trim_inbox(db: &mut Db<impl OrderedKv>, id: RunId, from: u64, to: u64) -> Result<()> {
-    (from..to).try_for_each(|number| db.delete(&keys::run_item(id, number)))
-}
-
-fn ready(db: &mut Db<impl OrderedKv>, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-    db.some(keys::runs_ready_of(kind.clone()).under(), limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
-}
-
-fn waking(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-    let looks = keys::runs_look().under().through(&keys::runs_look_at(until));
-    db.some(looks, limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
-}
-
-fn next_wake(db: &mut Db<impl OrderedKv>) -> Result<Option<Timestamp>> {
-    let first = db.first(keys::runs_look().under())?;
-    first.map(|(key, _)| Parts::of(Table::RunLook, &key)?.take()).transpose()
-}
-
-fn removable(db: &mut Db<impl OrderedKv>, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-    let range = keys::runs_removable().under().through(&keys::runs_removable_at(until));
-    let id = |key: &[u8]| {
-        let mut parts = Parts::of(Table::RunRemovable, key)?;
-        parts.take::<Timestamp>()?;
-        parts.take()
-    };
-    db.some(range, limit)?.iter().map(|(key, _)| id(key)).collect()
-}
-
-fn walk(db: &mut Db<impl OrderedKv>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-    let (all, table) = match walk.state {
-        None => (keys::runs_by_seq(), Table::RunSeq),
-        Some(state) => (keys::runs_in_state(state), Table::RunState),
-    };
-    let place = |seq| match walk.state {
-        None => keys::runs_at_seq(seq),
-        Some(state) => keys::runs_at_state(state, seq),
-    };
-    let range = match walk.after {
-        None => all.under(),
-        Some(after) if walk.descending => all.under().below(&place(after)),
-        Some(after) => all.under().from(&place(after.saturating_add(1))),
-    };
-    let range = if walk.descending { range.backwards() } else { range };
-    let entry = |key: &[u8]| {
-        let mut parts = Parts::of(table, key)?;
-        if walk.state.is_some() {
-            parts.take::<crate::store::RunState>()?;
-        }
-        Ok((parts.take()?, parts.take()?))
-    };
-    db.some(range, walk.limit)?.iter().map(|(key, _)| entry(key)).collect()
-}
-
 impl<K: OrderedKv> RunTables for KvTables<K> {
     fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
-        get(&mut self.db, id)
-    }
-
-    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-        put(&mut self.db, before, after)
-    }
-
-    fn remove_run(&mut self, id: RunId) -> Result<()> {
-        remove(&mut self.db, id)
+        self.db.get(&keys::run(id))
     }
 
     fn set_run_aside(&mut self, id: RunId) -> Result<()> {
@@ -210,43 +92,113 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
         self.db.get(&keys::run_input(id))
     }
 
-    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
-        append_history(&mut self.db, id, first, &entries)
-    }
-
-    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-        history(&mut self.db, id, from, limit)
-    }
-
     fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
         self.db.put(&keys::run_item(id, number), &item)
     }
 
+    fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
+        let old = before.map_or_else(Vec::new, places);
+        let new = places(after);
+        for place in old.iter().filter(|place| !new.contains(place)) {
+            self.db.delete(place)?;
+        }
+        for place in new.iter().filter(|place| !old.contains(place)) {
+            self.db.put(place, &())?;
+        }
+        self.db.put(&keys::run(after.id), after)
+    }
+
+    fn remove_run(&mut self, id: RunId) -> Result<()> {
+        match self.run(id) {
+            Ok(Some(row)) => {
+                for place in places(&row) {
+                    self.db.delete(&place)?;
+                }
+            }
+            Ok(None) => {}
+            Err(crate::error::Error::Corrupt { .. }) => forget_places(&mut self.db, id)?,
+            Err(error) => return Err(error),
+        }
+        for part in [keys::run_definition(id), keys::run_input(id), keys::run(id)] {
+            self.db.delete(&part)?;
+        }
+        self.db.clear(keys::run_history(id).under())?;
+        self.db.clear(keys::run_inbox(id).under())
+    }
+
+    fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
+        for (number, entry) in (first..).zip(&entries) {
+            self.db.put(&keys::run_event(id, number), entry)?;
+        }
+        Ok(())
+    }
+
+    fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        let range = keys::run_history(id).under().from(&keys::run_event(id, from));
+        self.db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
+    }
+
     fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
-        inbox(&mut self.db, id, from, limit)
+        let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
+        let mut items = Vec::new();
+        for (key, value) in self.db.some(range, limit)? {
+            let mut parts = Parts::of(Table::RunInbox, &key)?;
+            parts.take::<RunId>()?;
+            items.push((parts.take()?, decode(&value).ok()));
+        }
+        Ok(items)
     }
 
     fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
-        trim_inbox(&mut self.db, id, from, to)
+        (from..to).try_for_each(|number| self.db.delete(&keys::run_item(id, number)))
     }
 
     fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        ready(&mut self.db, kind, limit)
+        self.db.some(keys::runs_ready_of(kind.clone()).under(), limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
     }
 
     fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        waking(&mut self.db, until, limit)
+        let looks = keys::runs_look().under().through(&keys::runs_look_at(until));
+        self.db.some(looks, limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
     }
 
     fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        next_wake(&mut self.db)
-    }
-
-    fn runs(&mut self, wanted: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        walk(&mut self.db, wanted)
+        let first = self.db.first(keys::runs_look().under())?;
+        first.map(|(key, _)| Parts::of(Table::RunLook, &key)?.take()).transpose()
     }
 
     fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        removable(&mut self.db, until, limit)
+        let range = keys::runs_removable().under().through(&keys::runs_removable_at(until));
+        let id = |key: &[u8]| {
+            let mut parts = Parts::of(Table::RunRemovable, key)?;
+            parts.take::<Timestamp>()?;
+            parts.take()
+        };
+        self.db.some(range, limit)?.iter().map(|(key, _)| id(key)).collect()
+    }
+
+    fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
+        let (all, table) = match walk.state {
+            None => (keys::runs_by_seq(), Table::RunSeq),
+            Some(state) => (keys::runs_in_state(state), Table::RunState),
+        };
+        let place = |seq| match walk.state {
+            None => keys::runs_at_seq(seq),
+            Some(state) => keys::runs_at_state(state, seq),
+        };
+        let range = match walk.after {
+            None => all.under(),
+            Some(after) if walk.descending => all.under().below(&place(after)),
+            Some(after) => all.under().from(&place(after.saturating_add(1))),
+        };
+        let range = if walk.descending { range.backwards() } else { range };
+        let entry = |key: &[u8]| {
+            let mut parts = Parts::of(table, key)?;
+            if walk.state.is_some() {
+                parts.take::<crate::store::RunState>()?;
+            }
+            Ok((parts.take()?, parts.take()?))
+        };
+        self.db.some(range, walk.limit)?.iter().map(|(key, _)| entry(key)).collect()
     }
 }

@@ -5,11 +5,11 @@
 
 use super::codec::decode;
 use super::db::Db;
-use super::jobs::{HELD, Place, active_parts, due_parts, ended_parts, ready_parts, record, timed_parts};
+use super::jobs::{HELD, Place, active_parts, due_parts, ended_parts, ready_parts, timed_parts};
 use super::keys::{Key, Parts, Table};
-use super::queues::Queues;
+use super::tables::KvTables;
 use super::{Entry, OrderedKv, keys};
-use crate::engine::{DedupRow, GroupId, LaneId, Ord64, QueueId, Record, Row};
+use crate::engine::{DedupRow, GroupId, JobTables, LaneId, Ord64, QueueId, QueueTables, Record, Row};
 use crate::error::{Error, Result};
 use crate::id::{JobId, Token};
 use crate::job::{Held, Life, State};
@@ -17,22 +17,22 @@ use crate::name::WorkerId;
 use crate::time::Timestamp;
 
 /// The record at `row`, or what can be known of it. `None` when there is none or no index names it.
-pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row) -> Result<Option<Record>> {
-    match record(db, row) {
+pub(super) fn salvage(tables: &mut KvTables<impl OrderedKv>, row: Row) -> Result<Option<Record>> {
+    match tables.record(row) {
         Err(Error::Corrupt { .. }) => {}
         other => return other,
     }
-    let Some(place) = place_of(db, queues, row)? else {
+    let Some(place) = place_of(tables, row)? else {
         return Ok(None);
     };
-    let id = find(db, &keys::job_ids(), |(key, value)| {
+    let id = find(&mut tables.db, &keys::job_ids(), |(key, value)| {
         let of_row = decode::<Row>(value)? == row;
         of_row.then(|| Parts::of(Table::JobId, key)?.take()).transpose()
     })?;
     // An id that is lost gets one by which the row can be named and removed.
     let id = id.unwrap_or(JobId::from_parts(u16::MAX, u128::from(row.0)));
     let mut salvaged = blank(row, id);
-    salvaged.dedup = find(db, &keys::all_dedup(), |(key, value)| {
+    salvaged.dedup = find(&mut tables.db, &keys::all_dedup(), |(key, value)| {
         let held: DedupRow = decode(value)?;
         let concerned = held.owner == id || held.successor == Some(id);
         concerned.then(|| Parts::of(Table::Dedup, key)?.take()).transpose()
@@ -43,7 +43,7 @@ pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row
             salvaged.life.due_at = Some(at).filter(|at| *at != HELD);
         }
         Place::Ready(lane, group, ord) => {
-            salvaged.queue = queues.lane(db, lane)?.queue;
+            salvaged.queue = tables.lane(lane)?.queue;
             (salvaged.lane, salvaged.group, salvaged.ord) = (lane, Some(group), ord);
             salvaged.life.state = State::Ready;
         }
@@ -55,7 +55,7 @@ pub(super) fn salvage(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row
             salvaged.life.held = Some(Held { token: Token::from_bits(0), worker, expires_at });
         }
         Place::Ended(lane, state, at) => {
-            salvaged.queue = queues.lane(db, lane)?.queue;
+            salvaged.queue = tables.lane(lane)?.queue;
             salvaged.lane = lane;
             (salvaged.life.state, salvaged.life.finished_at) = (state, Some(at));
         }
@@ -121,8 +121,10 @@ fn find<T>(
     Ok(found)
 }
 
-fn place_of(db: &mut Db<impl OrderedKv>, queues: &mut Queues, row: Row) -> Result<Option<Place>> {
-    for queue in queues.all(db)? {
+fn place_of(tables: &mut KvTables<impl OrderedKv>, row: Row) -> Result<Option<Place>> {
+    let queues = tables.queues()?;
+    let db = &mut tables.db;
+    for queue in queues {
         if let Some((key, value)) = db.first(keys::active(queue, row).under())? {
             active_parts(&key)?;
             let at = find(db, &keys::leases(), |(key, _)| {

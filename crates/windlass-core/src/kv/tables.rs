@@ -4,8 +4,8 @@ use super::db::Db;
 use super::feed::FeedEnds;
 use super::groups::Groups;
 use super::minutes::Minutes;
-use super::queues::Queues;
-use super::{OrderedKv, keys};
+use super::{OrderedKv, keys, queues};
+use crate::engine::QueueMap;
 use crate::error::{Error, Result};
 
 /// The layout that this version reads and writes.
@@ -15,7 +15,8 @@ const LAYOUT: u64 = 2;
 #[derive(Debug)]
 pub struct KvTables<K> {
     pub(super) db: Db<K>,
-    pub(super) queues: Queues,
+    /// `None` until they were read.
+    pub(super) queues: Option<QueueMap>,
     pub(super) groups: Groups,
     pub(super) minutes: Minutes,
     /// The last number of the sequence, and whether it is to be written.
@@ -40,7 +41,7 @@ impl<K: OrderedKv> KvTables<K> {
         }
         Ok(Self {
             db,
-            queues: Queues::default(),
+            queues: None,
             groups: Groups::default(),
             minutes: Minutes::default(),
             seq: None,
@@ -55,7 +56,9 @@ impl<K: OrderedKv> KvTables<K> {
         if let Some(error) = self.db.take_failure() {
             return Err(error);
         }
-        self.queues.flush(&mut self.db)?;
+        if let Some(map) = &mut self.queues {
+            queues::flush(map, &mut self.db)?;
+        }
         self.groups.flush(&mut self.db)?;
         self.minutes.flush(&mut self.db)?;
         if let Some((seq, dirty @ true)) = &mut self.seq {
@@ -72,7 +75,7 @@ impl<K: OrderedKv> KvTables<K> {
     /// Forgets what was not written, and everything that was read: to be called when the engine has taken a step back,
     /// or when somebody else may have written.
     pub fn forget(&mut self) {
-        self.queues = Queues::default();
+        self.queues = None;
         self.groups = Groups::default();
         self.minutes = Minutes::default();
         self.seq = None;
@@ -90,18 +93,4 @@ impl<K: OrderedKv> KvTables<K> {
     pub fn into_kv(self) -> K {
         self.db.kv
     }
-
-    pub(super) fn take_seq(&mut self) -> Result<u64> {
-        let last = match self.seq {
-            Some((last, _)) => last,
-            None => self.db.get(&keys::sequence())?.unwrap_or(0),
-        };
-        let next = last.checked_add(1).ok_or_else(|| Error::corrupt("the sequence is at its end"))?;
-        self.seq = Some((next, true));
-        Ok(next)
-    }
-}
-
-pub(super) fn gone(what: &str, number: u64) -> Error {
-    Error::missing_record(what, number)
 }

@@ -2,7 +2,9 @@
 
 use super::keys::Key;
 use super::{Entry, KvTables, OrderedKv, Scan, keys};
-use crate::engine::{Effects, PreparedCommit, PreparedRun, Row, Step, Tables};
+use crate::engine::{
+    Effects, FeedTables, JobTables, PreparedCommit, PreparedRun, QueueTables, Row, ScheduleTables, Step,
+};
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId};
 use crate::job::{Dedup, DedupBy, DedupMode, Job, JobSpec, NewJob, State};

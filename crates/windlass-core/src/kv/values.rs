@@ -189,25 +189,20 @@ impl Stored for Token {
     }
 }
 
-impl Stored for JobId {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        (self.partition(), self.bits()).write(to)
-    }
+macro_rules! stored_ids {
+    ($($type:ident),+) => {
+        $(impl Stored for $type {
+            fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+                (self.partition(), self.bits()).write(to)
+            }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        <(u16, u128)>::read(from).map(|(partition, bits)| Self::from_parts(partition, bits))
-    }
+            fn read(from: &mut Reader<'_>) -> Result<Self> {
+                <(u16, u128)>::read(from).map(|(partition, bits)| Self::from_parts(partition, bits))
+            }
+        })+
+    };
 }
-
-impl Stored for RunId {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        (self.partition(), self.bits()).write(to)
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        <(u16, u128)>::read(from).map(|(partition, bits)| Self::from_parts(partition, bits))
-    }
-}
+stored_ids!(JobId, RunId);
 
 impl Stored for String {
     fn write(&self, to: &mut Vec<u8>) -> Result<()> {

@@ -2,7 +2,10 @@
 
 use super::ids::Ids;
 use super::paged::Paged;
-use crate::engine::{Extra, Fresh, GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
+use super::tables::MemoryTables;
+use crate::engine::{
+    Extra, Fresh, GroupId, JobTables, LaneId, LogTables, Ord64, Position, QueueId, QueueTables, Record, Row, Walk,
+};
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::{JobSpec, State};
@@ -46,55 +49,17 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn find(&self, id: JobId) -> Option<Row> {
-        let is_it = |row| self.record(row).is_some_and(|record| record.id == id);
-        self.active.find(id, is_it).or_else(|| self.ids.find(id, is_it))
+    fn record(&self, row: Row) -> Option<&Record> {
+        self.entries.get(row).map(|entry| &entry.record)
     }
 
-    pub(super) fn record(&self, row: Row) -> Option<&Record> {
-        self.entries.get(row).map(|entry| &entry.record)
+    fn log(&self, row: Row) -> Option<&Log> {
+        self.entries.get(row).and_then(|entry| entry.log.as_deref())
     }
 
     fn entry(&mut self, row: Row) -> Result<&mut Entry> {
         let entry = self.entries.get_mut(row);
         entry.ok_or_else(|| Error::corrupt(format!("job row {} is not there", row.0)))
-    }
-
-    pub(super) fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
-        self.entry(row).map(|entry| Arc::clone(&entry.spec))
-    }
-
-    pub(super) fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {
-        self.entry(row).map(|entry| entry.spec = spec)
-    }
-
-    pub(super) fn extra(&self, row: Row) -> Extra {
-        let extra = self.entries.get(row).and_then(|entry| entry.extra.as_deref());
-        extra.cloned().unwrap_or_default()
-    }
-
-    pub(super) fn put_extra(&mut self, row: Row, extra: Extra) -> Result<()> {
-        self.entry(row).map(|entry| entry.extra = Some(Box::new(extra)))
-    }
-
-    pub(super) fn insert(&mut self, fresh: Fresh) {
-        let Fresh { record, spec } = fresh;
-        self.ids.insert(record.id, record.row);
-        self.index(&record);
-        self.entries.insert(record.row, Entry { record, spec, extra: None, log: None });
-    }
-
-    pub(super) fn update(&mut self, before: &Record, after: &Record) -> Result<()> {
-        self.unindex(before);
-        self.index(after);
-        self.entry(after.row)?.record.clone_from(after);
-        Ok(())
-    }
-
-    pub(super) fn remove(&mut self, record: &Record) {
-        self.unindex(record);
-        self.ids.remove(record.id, record.row);
-        self.entries.remove(record.row);
     }
 
     fn index(&mut self, record: &Record) {
@@ -149,70 +114,6 @@ impl Jobs {
                 }
             }
         }
-    }
-
-    pub(super) fn ready(&self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Vec<(Ord64, Row)> {
-        let from = match after {
-            Some(ord) => Bound::Excluded((lane, group, ord)),
-            None => Bound::Included((lane, group, Ord64(i64::MIN))),
-        };
-        let to = Bound::Included((lane, group, Ord64(i64::MAX)));
-        self.ready.range((from, to)).take(limit).map(|((_, _, ord), row)| (*ord, *row)).collect()
-    }
-
-    pub(super) fn due(&self, queue: QueueId, until: Timestamp, limit: usize) -> Vec<Row> {
-        let until = until.min(HELD.minus_ms(1));
-        let range = (queue, Timestamp::from_ms(i64::MIN), Row(0))..=(queue, until, Row(u64::MAX));
-        self.due.range(range).take(limit).map(|(_, _, row)| *row).collect()
-    }
-
-    pub(super) fn next_due(&self, queue: QueueId) -> Option<Timestamp> {
-        let range = (queue, Timestamp::from_ms(i64::MIN), Row(0))..(queue, HELD, Row(0));
-        self.due.range(range).next().map(|(_, at, _)| *at)
-    }
-
-    pub(super) fn expired(&self, until: Timestamp, limit: usize) -> Vec<Row> {
-        self.leases.range(..=(until, Row(u64::MAX))).take(limit).map(|(_, row)| *row).collect()
-    }
-
-    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
-        self.leases.first().map(|(at, _)| *at)
-    }
-
-    pub(super) fn cancelling(&self, worker: &WorkerId) -> Vec<JobId> {
-        let range = (worker.clone(), Row(0))..=(worker.clone(), Row(u64::MAX));
-        self.cancelling.range(range).filter_map(|(_, row)| self.record(*row)).map(|record| record.id).collect()
-    }
-
-    pub(super) fn removable(&self, until: Timestamp, limit: usize) -> Vec<Row> {
-        self.removable.range(..=(until, Row(u64::MAX))).take(limit).map(|(_, row)| *row).collect()
-    }
-
-    pub(super) fn ended(&self, lanes: &[LaneId], state: State, until: Timestamp, limit: usize) -> Vec<Row> {
-        let mut found = Vec::new();
-        for lane in lanes {
-            let range = (*lane, state, Timestamp::from_ms(i64::MIN), Row(0))..=(*lane, state, until, Row(u64::MAX));
-            let plain = self
-                .ended
-                .range(range)
-                .filter(|(.., row)| self.record(*row).is_some_and(|record| record.remove_at.is_none()));
-            found.extend(plain.take(limit).map(|(_, _, at, row)| (*at, *row)));
-        }
-        found.sort_unstable();
-        found.truncate(limit);
-        found.into_iter().map(|(_, row)| row).collect()
-    }
-
-    pub(super) fn walk(&self, walk: Walk<'_>) -> Vec<(Position, Row)> {
-        let mut found = match walk.state {
-            State::Scheduled => self.walk_scheduled(walk),
-            State::Ready => self.walk_ready(walk),
-            State::Active => self.walk_active(walk),
-            State::Succeeded | State::Failed | State::Cancelled => self.walk_ended(walk),
-        };
-        found.sort_unstable_by(|a, b| if walk.descending { b.cmp(a) } else { a.cmp(b) });
-        found.truncate(walk.limit);
-        found
     }
 
     fn is_of(&self, walk: Walk<'_>, row: Row) -> bool {
@@ -273,30 +174,149 @@ impl Jobs {
         }
         found
     }
+}
 
-    pub(super) fn log_range(&self, row: Row) -> (u64, u64) {
-        match self.entries.get(row).and_then(|entry| entry.log.as_ref()) {
-            Some(log) => (log.begin, log.begin + log.lines.len() as u64),
-            None => (0, 0),
-        }
+impl JobTables for MemoryTables {
+    fn find_job(&mut self, id: JobId) -> Result<Option<Row>> {
+        let jobs = &self.jobs;
+        let is_it = |row| jobs.record(row).is_some_and(|record| record.id == id);
+        Ok(jobs.active.find(id, is_it).or_else(|| jobs.ids.find(id, is_it)))
     }
 
-    pub(super) fn append_log(&mut self, row: Row, attempt: u32, lines: Vec<LogLine>) -> Result<()> {
-        let log = self.entry(row)?.log.get_or_insert_default();
+    fn record(&mut self, row: Row) -> Result<Option<Record>> {
+        Ok(self.jobs.record(row).cloned())
+    }
+
+    fn salvage(&mut self, row: Row) -> Result<Option<Record>> {
+        self.record(row)
+    }
+
+    fn mend(&mut self, _record: &Record) -> Result<()> {
+        Ok(())
+    }
+
+    fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
+        self.jobs.entry(row).map(|entry| Arc::clone(&entry.spec))
+    }
+
+    fn extra(&mut self, row: Row) -> Result<Extra> {
+        let extra = self.jobs.entries.get(row).and_then(|entry| entry.extra.as_deref());
+        Ok(extra.cloned().unwrap_or_default())
+    }
+
+    fn insert_job(&mut self, Fresh { record, spec }: Fresh) -> Result<()> {
+        self.jobs.ids.insert(record.id, record.row);
+        self.jobs.index(&record);
+        self.jobs.entries.insert(record.row, Entry { record, spec, extra: None, log: None });
+        Ok(())
+    }
+
+    fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
+        self.jobs.unindex(before);
+        self.jobs.index(after);
+        self.jobs.entry(after.row)?.record.clone_from(after);
+        Ok(())
+    }
+
+    fn put_spec(&mut self, row: Row, spec: Arc<JobSpec>) -> Result<()> {
+        self.jobs.entry(row).map(|entry| entry.spec = spec)
+    }
+
+    fn put_extra(&mut self, row: Row, extra: Extra) -> Result<()> {
+        self.jobs.entry(row).map(|entry| entry.extra = Some(Box::new(extra)))
+    }
+
+    fn remove_job(&mut self, record: &Record) -> Result<()> {
+        self.jobs.unindex(record);
+        self.jobs.ids.remove(record.id, record.row);
+        self.jobs.entries.remove(record.row);
+        Ok(())
+    }
+
+    fn ready(&mut self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Result<Vec<(Ord64, Row)>> {
+        let from = match after {
+            Some(ord) => Bound::Excluded((lane, group, ord)),
+            None => Bound::Included((lane, group, Ord64(i64::MIN))),
+        };
+        let to = Bound::Included((lane, group, Ord64(i64::MAX)));
+        Ok(self.jobs.ready.range((from, to)).take(limit).map(|((_, _, ord), row)| (*ord, *row)).collect())
+    }
+
+    fn due(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let until = until.min(HELD.minus_ms(1));
+        let range = (queue, Timestamp::from_ms(i64::MIN), Row(0))..=(queue, until, Row(u64::MAX));
+        Ok(self.jobs.due.range(range).take(limit).map(|(_, _, row)| *row).collect())
+    }
+
+    fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        let range = (queue, Timestamp::from_ms(i64::MIN), Row(0))..(queue, HELD, Row(0));
+        Ok(self.jobs.due.range(range).next().map(|(_, at, _)| *at))
+    }
+
+    fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        Ok(self.jobs.leases.range(..=(until, Row(u64::MAX))).take(limit).map(|(_, row)| *row).collect())
+    }
+
+    fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.jobs.leases.first().map(|(at, _)| *at))
+    }
+
+    fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
+        let range = (worker.clone(), Row(0))..=(worker.clone(), Row(u64::MAX));
+        let records = self.jobs.cancelling.range(range).filter_map(|(_, row)| self.jobs.record(*row));
+        Ok(records.map(|record| record.id).collect())
+    }
+
+    fn removable(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        Ok(self.jobs.removable.range(..=(until, Row(u64::MAX))).take(limit).map(|(_, row)| *row).collect())
+    }
+
+    fn ended(&mut self, queue: QueueId, state: State, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
+        let mut found = Vec::new();
+        for lane in self.lanes(queue)? {
+            let range = (lane, state, Timestamp::from_ms(i64::MIN), Row(0))..=(lane, state, until, Row(u64::MAX));
+            let is_plain = |row: &Row| self.jobs.record(*row).is_some_and(|record| record.remove_at.is_none());
+            let plain = self.jobs.ended.range(range).filter(|(.., row)| is_plain(row));
+            found.extend(plain.take(limit).map(|(_, _, at, row)| (*at, *row)));
+        }
+        found.sort_unstable();
+        found.truncate(limit);
+        Ok(found.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+        let mut found = match walk.state {
+            State::Scheduled => self.jobs.walk_scheduled(walk),
+            State::Ready => self.jobs.walk_ready(walk),
+            State::Active => self.jobs.walk_active(walk),
+            State::Succeeded | State::Failed | State::Cancelled => self.jobs.walk_ended(walk),
+        };
+        found.sort_unstable_by(|a, b| if walk.descending { b.cmp(a) } else { a.cmp(b) });
+        found.truncate(walk.limit);
+        Ok(found)
+    }
+}
+
+impl LogTables for MemoryTables {
+    fn log_range(&mut self, row: Row) -> Result<(u64, u64)> {
+        let log = self.jobs.log(row);
+        Ok(log.map_or((0, 0), |log| (log.begin, log.begin + log.lines.len() as u64)))
+    }
+
+    fn append_log(&mut self, row: Row, _first: u64, attempt: u32, lines: Vec<LogLine>) -> Result<()> {
+        let log = self.jobs.entry(row)?.log.get_or_insert_default();
         log.lines.extend(lines.into_iter().map(|line| (attempt, line)));
         Ok(())
     }
 
-    pub(super) fn log(&self, row: Row, from: u64, limit: usize) -> Vec<(u32, LogLine)> {
-        let Some(log) = self.entries.get(row).and_then(|entry| entry.log.as_ref()) else {
-            return Vec::new();
-        };
+    fn log(&mut self, row: Row, from: u64, limit: usize) -> Result<Vec<(u32, LogLine)>> {
+        let Some(log) = self.jobs.log(row) else { return Ok(Vec::new()) };
         let skip = usize::try_from(from.saturating_sub(log.begin)).unwrap_or(usize::MAX);
-        log.lines.iter().skip(skip).take(limit).cloned().collect()
+        Ok(log.lines.iter().skip(skip).take(limit).cloned().collect())
     }
 
-    pub(super) fn trim_log(&mut self, row: Row, before: u64) -> Result<()> {
-        if let Some(log) = &mut self.entry(row)?.log {
+    fn trim_log(&mut self, row: Row, before: u64) -> Result<()> {
+        if let Some(log) = &mut self.jobs.entry(row)?.log {
             while log.begin < before && log.lines.pop_front().is_some() {
                 log.begin += 1;
             }

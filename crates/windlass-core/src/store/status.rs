@@ -148,6 +148,13 @@ pub struct MinuteMetrics {
     pub ran_ms: u64,
 }
 
+impl MinuteMetrics {
+    /// Of a minute in which nothing has happened yet, by its number since 1970.
+    pub fn begin(minute: i64) -> Self {
+        Self { minute: Timestamp::from_ms(minute.saturating_mul(60_000)), ..Self::default() }
+    }
+}
+
 /// Why a job stands where it stands: one exact reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {

@@ -1,13 +1,13 @@
 //! Changing jobs, one by one and by what they have in common.
 
 use super::RedisStore;
-use super::list::{Cursor, Hunt, question};
 use crate::directory::settings_text;
 use crate::record::{due_text, escape, payload_text};
 use crate::reply::{Items, illegal, number, odd, one, state, state_letter};
 use crate::scripts::AT;
+use bytes::Bytes;
 use std::ops::RangeInclusive;
-use windlass_core::engine::Effects;
+use windlass_core::engine::{Cursor, Effects, JobScan, question};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::State;
 use windlass_core::name::QueueName;
@@ -144,14 +144,14 @@ impl RedisStore {
         &self,
         request: &ChangeMany,
         steps: &RangeInclusive<Timestamp>,
-        from: Option<Cursor>,
-    ) -> Result<(u64, Option<Cursor>)> {
+        from: Option<Cursor<Bytes>>,
+    ) -> Result<(u64, Option<Cursor<Bytes>>)> {
         let only = request.filter.state.map(|state| [state]);
         let mode = Mode { states: Some(only.as_ref().map_or(request.op.states(), |only| only)), force: false };
-        let mut hunt = Hunt::new(request.filter.clone(), false, from).in_states(request.op.states());
+        let scan = JobScan::new(request.filter.clone(), false, from).in_states(request.op.states());
         let mut found = Vec::new();
         let end = self
-            .hunt(&mut hunt, request.max as usize, |job| {
+            .scan(&scan, request.max as usize, |job| {
                 let life = &job.life;
                 if !request.had_its_turn(steps, life.claimed_at) {
                     found.push((job.id, life.claimed_at, life.cancel_requested, life.is_quarantined(), job.is_held()));
@@ -180,16 +180,16 @@ impl RedisStore {
         Ok((self.apply_all(mode, &asked).await?, end))
     }
 
-    async fn obliterate(&self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor>)> {
+    async fn obliterate(&self, name: &QueueName, force: bool, max: usize) -> Result<(u64, Option<Cursor<Bytes>>)> {
         match self.obliteration(name, "begin", force).await?.split_once(' ') {
             Some(("active", count)) => return Err(Error::jobs_active(number(count)?)),
             Some((other, _)) => return Err(odd(other)),
             None => {}
         }
         let mut found = Vec::new();
-        let mut hunt = Hunt::new(Filter::queue(name.clone()), false, None);
+        let scan = JobScan::new(Filter::queue(name.clone()), false, None);
         let end = self
-            .hunt(&mut hunt, max, |job| {
+            .scan(&scan, max, |job| {
                 found.push((job.id, "remove", Vec::new()));
                 true
             })
@@ -201,7 +201,7 @@ impl RedisStore {
             self.directory.forget(std::slice::from_ref(name));
             return Ok((changed, None));
         }
-        Ok((changed, Some(Cursor { queue: 0, state: State::Scheduled, place: None })))
+        Ok((changed, Some(Cursor { queue: 0, state: State::Scheduled, position: None })))
     }
 
     async fn obliteration(&self, name: &QueueName, phase: &str, force: bool) -> Result<String> {

@@ -7,7 +7,6 @@ use crate::record::{Head, class_name, escape, result_text};
 use crate::reply::{Items, hex_time, maybe_time, number, odd, state, text, time};
 use crate::scripts::AT;
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use windlass_core::engine::Effects;
 use windlass_core::id::{JobId, Token};
@@ -215,7 +214,7 @@ impl RedisStore {
     fn reported(
         &self,
         items: &mut Items,
-        checks: VecDeque<Result<()>>,
+        checks: Vec<Result<()>>,
         outcomes: &[Outcome],
     ) -> Result<Vec<Result<Reported>>> {
         let told = items.text()?;
@@ -242,7 +241,7 @@ fn never_settles() -> Error {
     Error::Unavailable { reason: "the queues change faster than a claim can be planned".to_owned() }
 }
 
-fn checks(outcomes: &[Outcome]) -> VecDeque<Result<()>> {
+fn checks(outcomes: &[Outcome]) -> Vec<Result<()>> {
     outcomes.iter().map(|outcome| outcome.kind.check()).collect()
 }
 
@@ -258,7 +257,7 @@ fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     }
 }
 
-fn add_report(call: &mut Call<'_>, request: &ReportRequest, checks: &VecDeque<Result<()>>) -> Result<()> {
+fn add_report(call: &mut Call<'_>, request: &ReportRequest, checks: &Vec<Result<()>>) -> Result<()> {
     let sound: Vec<&Outcome> =
         request.outcomes.iter().zip(checks).filter(|(_, check)| check.is_ok()).map(|(outcome, _)| outcome).collect();
     call.reserve(sound.len() + 8, 40 * sound.len() + 64);

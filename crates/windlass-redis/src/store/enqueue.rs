@@ -10,10 +10,11 @@ use crate::scripts::AT;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use std::collections::HashMap;
+use windlass_core::engine::Prepared;
 use windlass_core::id::JobId;
 use windlass_core::job::NewJob;
 use windlass_core::name::QueueName;
-use windlass_core::store::{EnqueueRequest, Enqueued, check_batch};
+use windlass_core::store::{EnqueueRequest, Enqueued};
 use windlass_core::{Error, Result};
 
 /// Plain jobs of one script: a server does nothing else meanwhile. An atomic call is one script, however long.
@@ -29,13 +30,6 @@ pub(super) const ATOMIC_BYTES_MAX: u64 = 256 << 20;
 
 /// Calls of so few jobs are gathered with those of others.
 const GATHERED: usize = 64;
-
-/// A job that was checked.
-pub(super) struct Prepared {
-    id: JobId,
-    fingerprint: u64,
-    job: NewJob,
-}
 
 /// The queue, kind and labels of jobs, each told once per call.
 #[derive(Default)]
@@ -79,12 +73,12 @@ struct Told {
 }
 
 /// Adds lanes and jobs to a call, as `lua/lib/create.lua` reads them.
-pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl Iterator<Item = (JobId, u64, &'a NewJob)>) -> Result<()> {
+pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl IntoIterator<Item = &'a Prepared>) -> Result<()> {
     let mut lanes = Lanes::default();
     let mut told = Vec::new();
     let mut bytes = 0;
-    for (id, fingerprint, job) in jobs {
-        let lane = lanes.number(job);
+    for Prepared { job, id, fingerprint } in jobs {
+        let (id, fingerprint, lane) = (*id, *fingerprint, lanes.number(job));
         let (fields, mut rest) = (new_job_fields(job, fingerprint, lane), new_job_rest(job)?);
         if fields.is_none() {
             rest.splice(0..0, format!("{fingerprint:016x}\n").into_bytes());
@@ -115,9 +109,8 @@ pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl Iterator<Item = (JobI
 impl RedisStore {
     pub(super) async fn enqueue_jobs(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         let EnqueueRequest { jobs, atomic } = request;
-        check_batch(jobs.len())?;
+        let checked = Prepared::outside(jobs)?;
         self.caller.signals.check_open()?;
-        let checked: Vec<Result<Prepared>> = jobs.into_iter().map(prepare).collect();
         if atomic && checked.iter().any(Result::is_err) {
             return self.refuse_all(checked).await;
         }
@@ -181,10 +174,9 @@ impl RedisStore {
 
     /// An atomic call with a job that no store takes: the others are asked for, and nothing is done.
     async fn refuse_all(&self, checked: Vec<Result<Prepared>>) -> Result<Vec<Result<Enqueued>>> {
-        let sound: Vec<&Prepared> = checked.iter().flatten().collect();
         let mut call = self.caller.script(AT.enqueue);
         call.arg("2");
-        add_jobs(&mut call, sound.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
+        add_jobs(&mut call, checked.iter().flatten())?;
         let mut items = self.caller.items(call).await?;
         let answer = |job: Result<Prepared>| {
             let job = job?;
@@ -223,7 +215,7 @@ pub(super) async fn enqueue_piece(caller: &Caller, jobs: &[&Prepared], atomic: b
 async fn call_enqueue(caller: &Caller, keys: &[String], jobs: &[&Prepared], atomic: bool) -> Result<(String, Items)> {
     let mut call = caller.script_over(AT.enqueue, keys);
     call.arg(if atomic { "1" } else { "0" });
-    add_jobs(&mut call, jobs.iter().map(|job| (job.id, job.fingerprint, &job.job)))?;
+    add_jobs(&mut call, jobs.iter().copied())?;
     let mut items = Items::of(caller.run_durably(call).await?)?;
     Ok((items.text()?, items))
 }
@@ -237,12 +229,6 @@ pub(super) fn piece_of(jobs: &[&Prepared]) -> usize {
         bytes <= PIECE_BYTES && work <= PIECE
     };
     jobs.iter().take_while(fits).count().max(1)
-}
-
-fn prepare(job: NewJob) -> Result<Prepared> {
-    job.spec.check_outside()?;
-    job.check()?;
-    Ok(Prepared { id: job.effective_id(), fingerprint: job.fingerprint(), job })
 }
 
 /// A queue whose counters or settings are damaged.

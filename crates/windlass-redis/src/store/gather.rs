@@ -6,11 +6,12 @@
 //! task is left to serve are answered. A caller waits for its turn for as long as one call may take; a call has its own limits.
 
 use super::caller::Caller;
-use super::enqueue::{Prepared, enqueue_piece, piece_of};
+use super::enqueue::{enqueue_piece, piece_of};
 use crate::error::{unavailable, unknown};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use windlass_core::engine::Prepared;
 use windlass_core::store::Enqueued;
 use windlass_core::{Error, Result};
 

@@ -6,17 +6,14 @@ use crate::reply::{Items, odd, state_letter, text};
 use crate::scripts::AT;
 use bytes::Bytes;
 use std::sync::Arc;
+use windlass_core::Result;
+use windlass_core::engine::{Cursor, JobScan, SCAN_MAX, question, spec_contains};
 use windlass_core::id::JobId;
 use windlass_core::job::{Failure, FailureClass, Job, JobSpec, JobSummary, State};
 use windlass_core::store::{Filter, JobPage, ListOrder, ListRequest, check_batch};
-use windlass_core::{Error, Result};
 
-/// Jobs that one page looks at, at most, when it filters by something that has no index.
-const SCAN_MAX: usize = 10_000;
 /// Jobs that one script looks at.
 const STRETCH: usize = 256;
-/// Payloads up to this size are searched for text.
-const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
 /// A job that a walk came across.
 pub(super) struct Found {
@@ -45,11 +42,7 @@ impl Found {
     }
 
     fn has_text(&self, text: &str) -> bool {
-        let bytes = &self.spec.payload.bytes;
-        let short = bytes.len() <= SEARCHED_BYTES_MAX;
-        self.spec.custom_id.as_ref().is_some_and(|id| id.as_str().contains(text))
-            || short && bytes.windows(text.len()).any(|window| window == text.as_bytes())
-            || self.failures.last().is_some_and(|failure| failure.message.contains(text))
+        spec_contains(&self.spec, text) || self.failures.last().is_some_and(|failure| failure.message.contains(text))
     }
 
     fn summary(&self) -> JobSummary {
@@ -154,11 +147,11 @@ impl RedisStore {
         request.check()?;
         let question = question(&request.filter, request.order);
         let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
-        let mut hunt = Hunt::new(request.filter, request.order == ListOrder::Descending, cursor);
+        let scan = JobScan::new(request.filter, request.order == ListOrder::Descending, cursor);
         let mut page = JobPage::default();
         let limit = request.limit as usize;
         let end = self
-            .hunt(&mut hunt, SCAN_MAX, |job| {
+            .scan(&scan, SCAN_MAX, |job| {
                 page.jobs.push(job.summary());
                 page.jobs.len() < limit
             })
@@ -167,33 +160,33 @@ impl RedisStore {
         Ok(page)
     }
 
-    /// Walks through the jobs that match, until `visit` says to stop, `scan_max` jobs were looked at, or there are no
-    /// more. Answers where it stopped.
-    pub(super) async fn hunt(
+    /// Visits the jobs that match, until `visit` answers false, `scan_max` jobs were looked at, or there are no more.
+    /// Answers where it stopped.
+    pub(super) async fn scan(
         &self,
-        hunt: &mut Hunt,
+        scan: &JobScan<Bytes>,
         scan_max: usize,
         mut visit: impl FnMut(&Found) -> bool + Send,
-    ) -> Result<Option<Cursor>> {
-        let names: Vec<_> = hunt.filter.queue.iter().cloned().collect();
+    ) -> Result<Option<Cursor<Bytes>>> {
+        let names: Vec<_> = scan.filter.queue.iter().cloned().collect();
         let mut queues = self.look_at(&names).await?;
         queues.sort_by_key(|(_, queue)| queue.id);
-        if hunt.descending {
+        if scan.descending {
             queues.reverse();
         }
         let mut scanned = 0;
-        for (name, queue) in queues.iter().filter(|(_, queue)| hunt.reaches(queue.id)) {
-            let lanes = hunt.lanes(queue);
-            for state in hunt.states(queue.id) {
-                let mut after = hunt.start(queue.id, state);
+        for (name, queue) in queues.iter().filter(|(_, queue)| scan.is_ahead(queue.id)) {
+            let lanes = scanned_lanes(scan, queue);
+            for state in scan.states(queue.id) {
+                let mut after = scan.start(queue.id, state);
                 loop {
                     let limit = (scan_max - scanned).min(STRETCH);
                     let stretch = Stretch { queue: name.as_str(), state, after: after.as_deref(), limit };
-                    let Walked { found, more, last, looked_at } = self.walk(hunt, &stretch, lanes.as_deref()).await?;
-                    for job in found.iter().filter(|job| job.matches(&hunt.filter)) {
+                    let Walked { found, more, last, looked_at } = self.walk(scan, &stretch, lanes.as_deref()).await?;
+                    for job in found.iter().filter(|job| job.matches(&scan.filter)) {
                         if !visit(job) {
-                            let place = Some(job.place.clone());
-                            return Ok(Some(Cursor { queue: queue.id, state, place }));
+                            let position = Some(job.place.clone());
+                            return Ok(Some(Cursor { queue: queue.id, state, position }));
                         }
                     }
                     scanned += looked_at;
@@ -202,7 +195,7 @@ impl RedisStore {
                     }
                     after = Some(last);
                     if scanned >= scan_max {
-                        return Ok(Some(Cursor { queue: queue.id, state, place: after }));
+                        return Ok(Some(Cursor { queue: queue.id, state, position: after }));
                     }
                 }
             }
@@ -210,10 +203,10 @@ impl RedisStore {
         Ok(None)
     }
 
-    async fn walk(&self, hunt: &Hunt, stretch: &Stretch<'_>, lanes: Option<&[u64]>) -> Result<Walked> {
-        let whole = hunt.filter.text.is_some();
+    async fn walk(&self, scan: &JobScan<Bytes>, stretch: &Stretch<'_>, lanes: Option<&[u64]>) -> Result<Walked> {
+        let whole = scan.filter.text.is_some();
         let mut call = self.caller.script(AT.walk);
-        call.arg(stretch.queue).arg(state_letter(stretch.state)).arg(if hunt.descending { "1" } else { "0" });
+        call.arg(stretch.queue).arg(state_letter(stretch.state)).arg(if scan.descending { "1" } else { "0" });
         call.arg(stretch.after.unwrap_or_default()).arg_fmt(stretch.limit).arg(if whole { "1" } else { "0" });
         match lanes {
             Some(lanes) => {
@@ -283,126 +276,11 @@ impl Entry {
     }
 }
 
-/// A walk through jobs that match, from some place on.
-pub(super) struct Hunt {
-    filter: Filter,
-    states: Vec<State>,
-    descending: bool,
-    from: Option<Cursor>,
-}
-
-impl Hunt {
-    /// All states, or the filter's.
-    pub(super) fn new(filter: Filter, descending: bool, from: Option<Cursor>) -> Self {
-        let mut states = filter.state.map_or(State::ALL.to_vec(), |state| vec![state]);
-        if descending {
-            states.reverse();
-        }
-        Self { filter, states, descending, from }
+/// The lanes that match; `None` when all do.
+fn scanned_lanes(scan: &JobScan<Bytes>, queue: &crate::directory::Queue) -> Option<Vec<u64>> {
+    if scan.filter.kind.is_none() && scan.filter.label.is_none() {
+        return None;
     }
-
-    /// These states only.
-    pub(super) fn in_states(mut self, states: &[State]) -> Self {
-        self.states.retain(|state| states.contains(state));
-        self
-    }
-
-    fn reaches(&self, queue: u64) -> bool {
-        match &self.from {
-            Some(from) if self.descending => queue <= from.queue,
-            Some(from) => queue >= from.queue,
-            None => true,
-        }
-    }
-
-    /// The lanes that match; `None` when all do.
-    fn lanes(&self, queue: &crate::directory::Queue) -> Option<Vec<u64>> {
-        let Filter { kind, label, .. } = &self.filter;
-        if kind.is_none() && label.is_none() {
-            return None;
-        }
-        let fits = |lane: &&Arc<crate::directory::Lane>| {
-            kind.as_ref().is_none_or(|kind| *kind == lane.kind)
-                && label.as_ref().is_none_or(|label| lane.labels.contains(label))
-        };
-        Some(queue.lanes.iter().filter(fits).map(|lane| lane.id).collect())
-    }
-
-    /// The states that are still to be walked through on a queue.
-    fn states(&self, queue: u64) -> Vec<State> {
-        let from = self.from.as_ref().filter(|from| from.queue == queue);
-        let ahead = |state: &State| match from {
-            Some(from) if self.descending => *state <= from.state,
-            Some(from) => *state >= from.state,
-            None => true,
-        };
-        self.states.iter().copied().filter(ahead).collect()
-    }
-
-    fn start(&self, queue: u64, state: State) -> Option<Bytes> {
-        let from = self.from.as_ref().filter(|from| from.queue == queue && from.state == state);
-        from.and_then(|from| from.place.clone())
-    }
-}
-
-/// Where a listing stopped: opaque to callers, checked when it comes back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cursor {
-    pub(super) queue: u64,
-    pub(super) state: State,
-    /// `None` is before the first.
-    pub(super) place: Option<Bytes>,
-}
-
-impl Cursor {
-    /// As text. `question` is what was asked: a cursor answers no other one.
-    pub(super) fn encode(&self, question: &str) -> String {
-        let mut body = format!("1 {} {} ", self.queue, state_letter(self.state)).into_bytes();
-        if let Some(place) = &self.place {
-            // Whatever bytes: one that is damaged is passed like any other.
-            body.push(b'+');
-            body.extend(place);
-        }
-        let check = sum(&body, question);
-        let mut hex = String::with_capacity(2 * body.len() + 16);
-        for byte in body.into_iter().chain(check) {
-            hex.push_str(&format!("{byte:02x}"));
-        }
-        hex
-    }
-
-    /// From text that may have been tampered with.
-    pub(super) fn decode(text: &str, question: &str) -> Result<Self> {
-        let wrong = Error::wrong_cursor;
-        let digit = |i: usize| text.get(i..i + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        if !text.is_ascii() || !text.len().is_multiple_of(2) || text.len() < 2 * SUM {
-            return Err(wrong());
-        }
-        let bytes: Vec<u8> = (0..text.len()).step_by(2).map(digit).collect::<Option<_>>().ok_or_else(wrong)?;
-        let (body, check) = bytes.split_at(bytes.len() - SUM);
-        if check != sum(body, question) {
-            return Err(wrong());
-        }
-        let mut parts = body.splitn(4, |byte| *byte == b' ').skip(1);
-        let mut next = || parts.next().ok_or_else(|| odd("a cursor is too short"));
-        let (queue, state) = (crate::reply::number(crate::reply::text(next()?)?)?, crate::reply::text(next()?)?);
-        let state = crate::reply::state(state)?;
-        let place = next()?.strip_prefix(b"+").map(Bytes::copy_from_slice);
-        Ok(Self { queue, state, place })
-    }
-}
-
-const SUM: usize = 8;
-
-fn sum(body: &[u8], question: &str) -> [u8; SUM] {
-    let mut hash = blake3::Hasher::new_derive_key("windlass listing cursor of a server v1");
-    hash.update(body).update(b"\n").update(question.as_bytes());
-    let mut first = [0; SUM];
-    first.copy_from_slice(&hash.finalize().as_bytes()[..SUM]);
-    first
-}
-
-/// What a cursor belongs to.
-pub(super) fn question(filter: &Filter, order: impl std::fmt::Debug) -> String {
-    format!("{filter:?} {order:?}")
+    let lanes = queue.lanes.iter().filter(|lane| scan.has_lane(&lane.kind, &lane.labels));
+    Some(lanes.map(|lane| lane.id).collect())
 }

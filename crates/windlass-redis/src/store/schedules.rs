@@ -7,6 +7,7 @@ use crate::link::Command;
 use crate::reply::{Items, maybe_one, maybe_time, number, odd, one, state, text};
 use crate::scripts::AT;
 use async_trait::async_trait;
+use windlass_core::engine::Prepared;
 use windlass_core::name::ScheduleName;
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{BATCH_MAX, DueSchedule, FeedEvent, Fire, FireOutcome, ScheduleStore, check_max};
@@ -120,7 +121,8 @@ impl ScheduleStore for RedisStore {
         call.arg(fire.expected_tick.map_or_else(|| "*".to_owned(), |tick| tick.as_ms().to_string()));
         call.arg_fmt(fire.revision).arg(tick_text(fire.next_tick)).arg(if fire.skip_if_running { "1" } else { "0" });
         call.arg(serde_json::to_vec(&fire.name).map_err(|e| odd(&e.to_string()))?);
-        add_jobs(&mut call, fire.jobs.iter().map(|job| (job.effective_id(), job.fingerprint(), job)))?;
+        let jobs: Vec<Prepared> = fire.jobs.into_iter().map(Prepared::of).collect();
+        add_jobs(&mut call, &jobs)?;
         let mut items = Items::of(self.caller.run_durably(call).await?)?;
         match items.text()?.as_str() {
             "missing" => Err(Error::schedule_not_found(&fire.name)),
@@ -130,9 +132,8 @@ impl ScheduleStore for RedisStore {
             "fired" => Ok(FireOutcome::Fired { jobs: u32::try_from(items.number()?).unwrap_or(u32::MAX) }),
             "refused" => {
                 let (why, id) = (items.text()?, items.text()?.parse()?);
-                let job = fire.jobs.iter().find(|job| job.effective_id() == id);
-                let queue = job.map(|job| job.spec.queue.clone()).ok_or_else(|| odd("another job was refused"))?;
-                Err(enqueued(&why, id, &queue).err().unwrap_or_else(|| odd(&why)))
+                let job = jobs.iter().find(|job| job.id == id).ok_or_else(|| odd("another job was refused"))?;
+                Err(enqueued(&why, id, &job.job.spec.queue).err().unwrap_or_else(|| odd(&why)))
             }
             other => Err(odd(other)),
         }

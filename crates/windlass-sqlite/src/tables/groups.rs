@@ -1,15 +1,15 @@
 //! Groups and their places in the rings. There may be millions, so only those in use are kept in memory.
 
-use super::{gone, limit};
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, Name, json};
 use rusqlite::{Row, params};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use windlass_core::Result;
-use windlass_core::engine::{Group, GroupId, LaneId, NumberMap, Parked, QueueId, Sub};
+use windlass_core::engine::{Group, GroupId, GroupTables, LaneId, NumberMap, Parked, QueueId, Sub};
 use windlass_core::name::GroupName;
 use windlass_core::time::Timestamp;
+use windlass_core::{Error, Result};
 
 macro_rules! ring {
     ($beyond:literal) => {
@@ -78,15 +78,14 @@ fn read_group(row: &Row<'_>) -> rusqlite::Result<Group> {
 }
 
 impl Groups {
-    fn load<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
-        if self.groups.contains_key(&id) {
-            return Ok(());
+    /// A group that exists, read if it is not in memory.
+    fn load<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&mut Group> {
+        if !self.groups.contains_key(&id) {
+            let sql =
+                "SELECT id,queue,name,settings,ready,active,vtime,meter,parked,wake_at FROM windlass_group WHERE id=?1";
+            self.keep(db.one(sql, [Col(id.0)], read_group)?.ok_or_else(|| Error::missing_record("group", id.0))?);
         }
-        let sql =
-            "SELECT id,queue,name,settings,ready,active,vtime,meter,parked,wake_at FROM windlass_group WHERE id=?1";
-        let group = db.one(sql, [Col(id.0)], read_group)?.ok_or_else(|| gone("group", id.0))?;
-        self.keep(group);
-        Ok(())
+        self.groups.get_mut(&id).ok_or_else(|| Error::missing_record("group", id.0))
     }
 
     fn keep(&mut self, group: Group) {
@@ -101,64 +100,6 @@ impl Groups {
         *known = dirt.max(*known);
     }
 
-    pub(super) fn find<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        queue: QueueId,
-        name: &GroupName,
-    ) -> Result<Option<GroupId>> {
-        if let Some(id) = self.names.get(&(queue, name.clone())) {
-            return Ok(Some(*id));
-        }
-        let sql = "SELECT id FROM windlass_group WHERE queue=?1 AND name=?2";
-        db.one(sql, params![Col(queue.0), name.as_str()], |row| Ok(GroupId(row.get::<_, Col<u64>>(0)?.0)))
-    }
-
-    /// Written with the next flush: most new groups have changed by then.
-    pub(super) fn insert(&mut self, group: Group) {
-        self.soil(group.id, Dirt::New);
-        self.keep(group);
-    }
-
-    pub(super) fn get<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&Group> {
-        self.load(db, id)?;
-        self.groups.get(&id).ok_or_else(|| gone("group", id.0))
-    }
-
-    pub(super) fn get_mut<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<&mut Group> {
-        self.load(db, id)?;
-        self.soil(id, Dirt::Plain);
-        self.groups.get_mut(&id).ok_or_else(|| gone("group", id.0))
-    }
-
-    pub(super) fn park<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        id: GroupId,
-        to: (Parked, Option<Timestamp>),
-    ) -> Result<()> {
-        let group = self.get_mut(db, id)?;
-        (group.parked, group.wake_at) = to;
-        let queue = group.queue;
-        self.soil(id, Dirt::All);
-        if to.1.is_some() {
-            self.nobody_wakes.remove(&queue);
-        }
-        Ok(())
-    }
-
-    pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, id: GroupId) -> Result<()> {
-        if let Some(group) = self.groups.remove(&id)
-            && let Some(name) = group.name
-        {
-            self.names.remove(&(group.queue, name));
-        }
-        if self.dirty.remove(&id) != Some(Dirt::New) {
-            db.run("DELETE FROM windlass_group WHERE id=?1", [Col(id.0)])?;
-        }
-        Ok(())
-    }
-
     pub(super) fn remove_of_queue<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<()> {
         self.groups.retain(|_, group| group.queue != queue);
         self.names.retain(|(of, _), _| *of != queue);
@@ -166,110 +107,6 @@ impl Groups {
         self.dirty.retain(|id, _| groups.contains_key(id));
         db.run("DELETE FROM windlass_group WHERE queue=?1", [Col(queue.0)])?;
         Ok(())
-    }
-
-    pub(super) fn of_queue<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        queue: QueueId,
-        after: Option<&GroupName>,
-        max: usize,
-    ) -> Result<Vec<GroupId>> {
-        let sql =
-            "SELECT id FROM windlass_group WHERE queue=?1 AND name IS NOT NULL AND name>?2 ORDER BY name LIMIT ?3";
-        let after = after.map_or("", GroupName::as_str);
-        self.flush_groups(db)?;
-        db.all(sql, params![Col(queue.0), after, limit(max)], read_id)
-    }
-
-    pub(super) fn parked<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Vec<GroupId>> {
-        self.flush_groups(db)?;
-        db.all("SELECT id FROM windlass_group WHERE queue=?1 AND parked<>0 ORDER BY id", [Col(queue.0)], read_id)
-    }
-
-    pub(super) fn waking<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        queue: QueueId,
-        until: Timestamp,
-        max: usize,
-    ) -> Result<Vec<GroupId>> {
-        if self.next_wake(db, queue)?.is_none_or(|at| at > until) {
-            return Ok(Vec::new());
-        }
-        let sql = "SELECT id FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 AND wake_at<=?2 ORDER BY wake_at,id LIMIT ?3";
-        db.all(sql, params![Col(queue.0), Col(until), limit(max)], read_id)
-    }
-
-    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>, queue: QueueId) -> Result<Option<Timestamp>> {
-        if self.nobody_wakes.contains(&queue) {
-            return Ok(None);
-        }
-        self.flush_groups(db)?;
-        let sql = "SELECT wake_at FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 ORDER BY wake_at LIMIT 1";
-        let next = db.one(sql, [Col(queue.0)], |row| Ok(row.get::<_, Col<_>>(0)?.0))?;
-        if next.is_none() {
-            self.nobody_wakes.insert(queue);
-        }
-        Ok(next)
-    }
-
-    pub(super) fn sub<C: Source>(&mut self, db: &mut Db<C>, lane: LaneId, group: GroupId) -> Result<Sub> {
-        if let Some(sub) = self.subs.get(&(lane, group)) {
-            return Ok(*sub);
-        }
-        let sql = "SELECT ready,vtime FROM windlass_sub WHERE grp=?1 AND lane=?2";
-        let found = db.one(sql, [Col(group.0), Col(lane.0)], |row| {
-            Ok(Sub { ready: row.get::<_, Col<u64>>(0)?.0, vtime: row.get::<_, Option<Col<u64>>>(1)?.map(|v| v.0) })
-        })?;
-        let sub = found.unwrap_or_default();
-        self.subs.insert((lane, group), sub);
-        Ok(sub)
-    }
-
-    pub(super) fn put_sub(&mut self, lane: LaneId, group: GroupId, sub: Sub) {
-        let sub = if sub.ready == 0 { Sub::default() } else { sub };
-        self.subs.insert((lane, group), sub);
-        self.dirty_subs.insert((lane, group));
-    }
-
-    pub(super) fn ring<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        lane: LaneId,
-        after: Option<(u64, GroupId)>,
-        max: usize,
-    ) -> Result<Vec<(u64, GroupId)>> {
-        self.flush_subs(db)?;
-        // The groups are read along, because whoever walks a ring looks at each of them.
-        let read = |row: &Row<'_>| {
-            let sub =
-                Sub { vtime: row.get::<_, Option<Col<u64>>>(10)?.map(|v| v.0), ready: row.get::<_, Col<u64>>(11)?.0 };
-            let id = GroupId(row.get::<_, Col<u64>>(12)?.0);
-            Ok((id, sub, read_group(row).ok()))
-        };
-        let found = match after {
-            None => db.all(RING, params![Col(lane.0), limit(max)], read)?,
-            Some((vtime, group)) => {
-                db.all(RING_AFTER, params![Col(lane.0), limit(max), Col(vtime), Col(group.0)], read)?
-            }
-        };
-        let mut places = Vec::with_capacity(found.len());
-        for (id, sub, group) in found {
-            places.push((sub.vtime.unwrap_or(0), id));
-            self.subs.entry((lane, id)).or_insert(sub);
-            // What is in memory is newer.
-            if let Some(group) = group.filter(|group| !self.groups.contains_key(&group.id)) {
-                self.keep(group);
-            }
-        }
-        Ok(places)
-    }
-
-    pub(super) fn lanes<C: Source>(&mut self, db: &mut Db<C>, group: GroupId) -> Result<Vec<LaneId>> {
-        self.flush_subs(db)?;
-        let sql = "SELECT lane FROM windlass_sub WHERE grp=?1 ORDER BY lane";
-        db.all(sql, [Col(group.0)], |row| Ok(LaneId(row.get::<_, Col<u64>>(0)?.0)))
     }
 
     fn flush_subs<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
@@ -342,6 +179,146 @@ impl Groups {
         if self.subs.len() > KEPT_MAX {
             self.subs.clear();
         }
+    }
+}
+
+impl<C: Source> GroupTables for SqliteTables<C> {
+    fn find_group(&mut self, queue: QueueId, name: &GroupName) -> Result<Option<GroupId>> {
+        if let Some(id) = self.groups.names.get(&(queue, name.clone())) {
+            return Ok(Some(*id));
+        }
+        let sql = "SELECT id FROM windlass_group WHERE queue=?1 AND name=?2";
+        self.db.others().one(sql, params![Col(queue.0), name.as_str()], |row| Ok(GroupId(row.get::<_, Col<u64>>(0)?.0)))
+    }
+
+    // Written with the next flush: most new groups have changed by then.
+    fn insert_group(&mut self, group: Group) -> Result<()> {
+        self.groups.soil(group.id, Dirt::New);
+        self.groups.keep(group);
+        Ok(())
+    }
+
+    fn group(&mut self, id: GroupId) -> Result<&Group> {
+        self.groups.load(self.db.others(), id).map(|group| &*group)
+    }
+
+    fn group_mut(&mut self, id: GroupId) -> Result<&mut Group> {
+        self.groups.soil(id, Dirt::Plain);
+        self.groups.load(self.db.others(), id)
+    }
+
+    fn park_group(&mut self, id: GroupId, parked: Parked, wake_at: Option<Timestamp>) -> Result<()> {
+        let group = self.group_mut(id)?;
+        (group.parked, group.wake_at) = (parked, wake_at);
+        let queue = group.queue;
+        self.groups.soil(id, Dirt::All);
+        if wake_at.is_some() {
+            self.groups.nobody_wakes.remove(&queue);
+        }
+        Ok(())
+    }
+
+    fn remove_group(&mut self, id: GroupId) -> Result<()> {
+        if let Some(group) = self.groups.groups.remove(&id)
+            && let Some(name) = group.name
+        {
+            self.groups.names.remove(&(group.queue, name));
+        }
+        if self.groups.dirty.remove(&id) != Some(Dirt::New) {
+            self.db.others().run("DELETE FROM windlass_group WHERE id=?1", [Col(id.0)])?;
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self, queue: QueueId, after: Option<&GroupName>, max: usize) -> Result<Vec<GroupId>> {
+        let sql =
+            "SELECT id FROM windlass_group WHERE queue=?1 AND name IS NOT NULL AND name>?2 ORDER BY name LIMIT ?3";
+        let after = after.map_or("", GroupName::as_str);
+        self.groups.flush_groups(self.db.others())?;
+        self.db.others().all(sql, params![Col(queue.0), after, limit(max)], read_id)
+    }
+
+    fn parked_groups(&mut self, queue: QueueId) -> Result<Vec<GroupId>> {
+        self.groups.flush_groups(self.db.others())?;
+        self.db.others().all(
+            "SELECT id FROM windlass_group WHERE queue=?1 AND parked<>0 ORDER BY id",
+            [Col(queue.0)],
+            read_id,
+        )
+    }
+
+    fn waking_groups(&mut self, queue: QueueId, until: Timestamp, max: usize) -> Result<Vec<GroupId>> {
+        if self.next_wake(queue)?.is_none_or(|at| at > until) {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT id FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 AND wake_at<=?2 ORDER BY wake_at,id LIMIT ?3";
+        self.db.others().all(sql, params![Col(queue.0), Col(until), limit(max)], read_id)
+    }
+
+    fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
+        if self.groups.nobody_wakes.contains(&queue) {
+            return Ok(None);
+        }
+        self.groups.flush_groups(self.db.others())?;
+        let sql = "SELECT wake_at FROM windlass_group WHERE wake_at IS NOT NULL AND queue=?1 ORDER BY wake_at LIMIT 1";
+        let next = self.db.others().one(sql, [Col(queue.0)], |row| Ok(row.get::<_, Col<_>>(0)?.0))?;
+        if next.is_none() {
+            self.groups.nobody_wakes.insert(queue);
+        }
+        Ok(next)
+    }
+
+    fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub> {
+        if let Some(sub) = self.groups.subs.get(&(lane, group)) {
+            return Ok(*sub);
+        }
+        let sql = "SELECT ready,vtime FROM windlass_sub WHERE grp=?1 AND lane=?2";
+        let found = self.db.others().one(sql, [Col(group.0), Col(lane.0)], |row| {
+            Ok(Sub { ready: row.get::<_, Col<u64>>(0)?.0, vtime: row.get::<_, Option<Col<u64>>>(1)?.map(|v| v.0) })
+        })?;
+        let sub = found.unwrap_or_default();
+        self.groups.subs.insert((lane, group), sub);
+        Ok(sub)
+    }
+
+    fn put_sub(&mut self, lane: LaneId, group: GroupId, sub: Sub) -> Result<()> {
+        let sub = if sub.ready == 0 { Sub::default() } else { sub };
+        self.groups.subs.insert((lane, group), sub);
+        self.groups.dirty_subs.insert((lane, group));
+        Ok(())
+    }
+
+    fn ring(&mut self, lane: LaneId, after: Option<(u64, GroupId)>, max: usize) -> Result<Vec<(u64, GroupId)>> {
+        self.groups.flush_subs(self.db.others())?;
+        // The groups are read along, because whoever walks a ring looks at each of them.
+        let read = |row: &Row<'_>| {
+            let sub =
+                Sub { vtime: row.get::<_, Option<Col<u64>>>(10)?.map(|v| v.0), ready: row.get::<_, Col<u64>>(11)?.0 };
+            let id = GroupId(row.get::<_, Col<u64>>(12)?.0);
+            Ok((id, sub, read_group(row).ok()))
+        };
+        let found = match after {
+            None => self.db.others().all(RING, params![Col(lane.0), limit(max)], read)?,
+            Some((vtime, group)) => {
+                self.db.others().all(RING_AFTER, params![Col(lane.0), limit(max), Col(vtime), Col(group.0)], read)?
+            }
+        };
+        let mut places = Vec::with_capacity(found.len());
+        for (id, sub, group) in found {
+            places.push((sub.vtime.unwrap_or(0), id));
+            self.groups.subs.entry((lane, id)).or_insert(sub);
+            // What is in memory is newer.
+            if let Some(group) = group.filter(|group| !self.groups.groups.contains_key(&group.id)) {
+                self.groups.keep(group);
+            }
+        }
+        Ok(places)
+    }
+
+    fn group_lanes(&mut self, group: GroupId) -> Result<Vec<LaneId>> {
+        self.groups.flush_subs(self.db.others())?;
+        let sql = "SELECT lane FROM windlass_sub WHERE grp=?1 ORDER BY lane";
+        self.db.others().all(sql, [Col(group.0)], |row| Ok(LaneId(row.get::<_, Col<u64>>(0)?.0)))
     }
 }
 

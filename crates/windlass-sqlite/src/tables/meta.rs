@@ -1,10 +1,11 @@
 //! The sequence and the ends of the feed.
 
+use super::SqliteTables;
 use crate::db::{Db, Source};
 use crate::values::Col;
 use rusqlite::params;
 
-use windlass_core::engine::{FEED_TRIM_MAX, decode_events, encode_events};
+use windlass_core::engine::{FEED_TRIM_MAX, FeedTables, decode_events, encode_events};
 use windlass_core::store::{FeedCursor, FeedEntry, check_feed_events};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -97,15 +98,7 @@ impl Meta {
         Ok(*self.feed.insert(FeedEnds { begin, begin_total, end, end_total }))
     }
 
-    pub(super) fn feed_end<C: Source>(&mut self, db: &mut Db<C>) -> Result<u64> {
-        Ok(self.feed(db)?.end)
-    }
-
-    pub(super) fn feed_begin<C: Source>(&mut self, db: &mut Db<C>) -> Result<u64> {
-        Ok(self.feed(db)?.begin)
-    }
-
-    pub(super) fn append<C: Source>(&mut self, db: &mut Db<C>, entry: &FeedEntry) -> Result<()> {
+    fn append<C: Source>(&mut self, db: &mut Db<C>, entry: &FeedEntry) -> Result<()> {
         let feed = self.feed(db)?;
         let events = encode_events(&entry.events)?;
         let total = feed.end_total.saturating_add(entry.events.len() as u64);
@@ -120,7 +113,7 @@ impl Meta {
         if self.unwritten.entries.len() > ROW_BYTES_MAX { self.flush_feed(db) } else { Ok(()) }
     }
 
-    pub(super) fn read<C: Source>(&mut self, db: &mut Db<C>, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
+    fn read<C: Source>(&mut self, db: &mut Db<C>, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
         self.flush_feed(db)?;
         let sql = "SELECT number,first,events FROM windlass_feed WHERE number>?1 ORDER BY number LIMIT 1";
         let mut entries: Vec<FeedEntry> = Vec::new();
@@ -145,30 +138,6 @@ impl Meta {
             }
         }
         Ok(entries)
-    }
-
-    /// The stored length of the feed; `None` when there is none, or one that is out of range.
-    pub(super) fn feed_events<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<u64>> {
-        if let Some(known) = self.feed_events {
-            return Ok(known);
-        }
-        let sql = "SELECT value FROM windlass_meta WHERE key='feed_events'";
-        let stored = db.one_readable(sql, [], |row| row.get::<_, Col<u64>>(0))?;
-        let events = stored.map(|events| events.0).filter(|events| check_feed_events(*events).is_ok());
-        Ok(*self.feed_events.insert(events))
-    }
-
-    pub(super) fn set_feed_events<C: Source>(&mut self, db: &mut Db<C>, events: u64) -> Result<()> {
-        let sql = "INSERT INTO windlass_meta(key,value) VALUES('feed_events',?1) \
-                   ON CONFLICT(key) DO UPDATE SET value=excluded.value";
-        db.run(sql, [Col(events)])?;
-        self.feed_events = Some(Some(events));
-        Ok(())
-    }
-
-    /// Noted, and done when the entries are written.
-    pub(super) fn trim(&mut self, events_min: u64) {
-        self.unwritten.events_min = Some(events_min);
     }
 
     /// Deletes the oldest rows, a bounded number, while those that stay hold at least `events_min` events.
@@ -212,4 +181,46 @@ fn split_entry<'b>(rest: &mut &'b [u8]) -> Option<(Timestamp, &'b [u8])> {
 /// The number of an entry and its total. A total that cannot be read only lets the feed keep more or less than it would.
 fn read_end(row: &rusqlite::Row<'_>) -> rusqlite::Result<(u64, u64)> {
     Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<u64>>(1).map_or(0, |total| total.0)))
+}
+
+impl<C: Source> FeedTables for SqliteTables<C> {
+    fn feed_end(&mut self) -> Result<u64> {
+        Ok(self.meta.feed(self.db.others())?.end)
+    }
+
+    fn feed_begin(&mut self) -> Result<u64> {
+        Ok(self.meta.feed(self.db.others())?.begin)
+    }
+
+    fn append_feed(&mut self, entry: FeedEntry) -> Result<()> {
+        self.meta.append(self.db.others(), &entry)
+    }
+
+    fn feed(&mut self, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
+        self.meta.read(self.db.others(), after, limit)
+    }
+
+    // Noted, and done when the entries are written.
+    fn trim_feed(&mut self, events_min: u64) -> Result<()> {
+        self.meta.unwritten.events_min = Some(events_min);
+        Ok(())
+    }
+
+    fn feed_events(&mut self) -> Result<Option<u64>> {
+        if let Some(known) = self.meta.feed_events {
+            return Ok(known);
+        }
+        let sql = "SELECT value FROM windlass_meta WHERE key='feed_events'";
+        let stored = self.db.others().one_readable(sql, [], |row| row.get::<_, Col<u64>>(0))?;
+        let events = stored.map(|events| events.0).filter(|events| check_feed_events(*events).is_ok());
+        Ok(*self.meta.feed_events.insert(events))
+    }
+
+    fn set_feed_events(&mut self, events: u64) -> Result<()> {
+        let sql = "INSERT INTO windlass_meta(key,value) VALUES('feed_events',?1) \
+                   ON CONFLICT(key) DO UPDATE SET value=excluded.value";
+        self.db.others().run(sql, [Col(events)])?;
+        self.meta.feed_events = Some(Some(events));
+        Ok(())
+    }
 }

@@ -4,7 +4,6 @@
 //! nobody else writes to the file (its `data_version` tells) and written once per transaction. Queries over ranges of them
 //! write first what has changed.
 
-mod delegate;
 mod groups;
 mod ids;
 mod inboxes;
@@ -20,31 +19,31 @@ mod run_rows;
 mod runs;
 mod specs;
 
-use crate::db::{Db, Kept, Source};
+use crate::db::{Kept, Source};
 use groups::Groups;
 use ids::Ids;
 use inboxes::Inboxes;
 use meta::Meta;
-use moves::Moves;
-use queues::Queues;
+use moves::JobDb;
 use recent::Recent;
 use rest::Minutes;
 use run_rows::RunRows;
 use runs::Histories;
 
-use windlass_core::{Error, Result};
+use windlass_core::Result;
+use windlass_core::engine::{FeedTables, QueueMap};
 
 /// The tables, over a connection of one's own or of the caller's.
 #[derive(Debug)]
 pub struct SqliteTables<C = Kept> {
-    pub(crate) db: Db<C>,
+    pub(crate) db: JobDb<C>,
     meta: Meta,
-    queues: Queues,
+    /// `None` until they were read.
+    queues: Option<QueueMap>,
     groups: Groups,
     minutes: Minutes,
     recent: Recent,
     ids: Ids,
-    moves: Moves,
     run_rows: RunRows,
     histories: Histories,
     inboxes: Inboxes,
@@ -55,14 +54,13 @@ pub struct SqliteTables<C = Kept> {
 impl<C: Source> SqliteTables<C> {
     pub(crate) fn new(conn: C) -> Self {
         Self {
-            db: Db::new(conn),
+            db: JobDb::new(conn),
             meta: Meta::default(),
-            queues: Queues::default(),
+            queues: None,
             groups: Groups::default(),
             minutes: Minutes::default(),
             recent: Recent::default(),
             ids: Ids::default(),
-            moves: Moves::default(),
             run_rows: RunRows::default(),
             histories: Histories::default(),
             inboxes: Inboxes::default(),
@@ -73,7 +71,7 @@ impl<C: Source> SqliteTables<C> {
     /// To be called when a transaction has begun: forgets what somebody else may have changed. Answers whether somebody
     /// has.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let version = self.db.one("PRAGMA data_version", [], |row| row.get(0))?.unwrap_or(-1);
+        let version = self.db.others().one("PRAGMA data_version", [], |row| row.get(0))?.unwrap_or(-1);
         let changed = version != self.data_version;
         if changed {
             self.forget();
@@ -85,12 +83,12 @@ impl<C: Source> SqliteTables<C> {
     /// Forgets everything that is not written, and everything else.
     pub(crate) fn forget(&mut self) {
         self.meta = Meta::default();
-        self.queues = Queues::default();
+        self.queues = None;
         self.groups = Groups::default();
         self.minutes = Minutes::default();
         self.recent = Recent::default();
         self.ids = Ids::default();
-        self.moves = Moves::default();
+        self.db.forget();
         self.run_rows = RunRows::default();
         self.histories = Histories::default();
         self.inboxes = Inboxes::default();
@@ -99,14 +97,17 @@ impl<C: Source> SqliteTables<C> {
 
     /// To be called before a transaction ends: writes what has changed.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.moves.states(&mut self.db)?;
-        self.run_rows.flush(&mut self.db)?;
-        self.histories.flush(&mut self.db)?;
-        self.inboxes.flush(&mut self.db)?;
-        self.queues.flush(&mut self.db)?;
-        self.groups.flush(&mut self.db)?;
-        self.minutes.flush(&mut self.db)?;
-        self.meta.flush(&mut self.db)?;
+        self.db.states()?;
+        let db = self.db.others();
+        self.run_rows.flush(db)?;
+        self.histories.flush(db)?;
+        self.inboxes.flush(db)?;
+        if let Some(map) = &mut self.queues {
+            queues::flush(map, db)?;
+        }
+        self.groups.flush(db)?;
+        self.minutes.flush(db)?;
+        self.meta.flush(db)?;
         self.groups.shrink();
         self.recent.shrink();
         self.run_rows.shrink();
@@ -117,15 +118,11 @@ impl<C: Source> SqliteTables<C> {
 
     /// The number of the feed's last entry, read in a transaction of its own.
     pub(crate) fn stored_feed_end(&mut self) -> Result<u64> {
-        self.db.begin("BEGIN")?;
-        let end = self.meta.feed_end(&mut self.db);
-        self.db.roll_back();
+        self.db.others().begin("BEGIN")?;
+        let end = self.feed_end();
+        self.db.others().roll_back();
         end
     }
-}
-
-fn gone(what: &str, number: u64) -> Error {
-    Error::missing_record(what, number)
 }
 
 /// A limit as a number for SQL.

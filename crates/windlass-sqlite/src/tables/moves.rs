@@ -1,20 +1,23 @@
 //! New jobs, and the two moves that every job makes, to active and from there to its end, written many at a time: a
 //! statement costs more than a row, so those of one transaction share theirs.
 //!
-//! They are written before anything else looks at the tables of jobs and states, and at the end of the transaction.
+//! They are written before anything else reads or writes the tables of jobs and states, and at the end of the transaction.
+//! [`JobDb`] owns both the connection and the moves that are not written, and gives the connection for these tables only
+//! inside of a guard: [`Settled`] to read, [`States`] to write. Getting a guard writes what is pending.
 //!
 //! Jobs that were ready one behind the other are deleted as a range. A job that becomes ready in between would be deleted
-//! with them; so all that writes to the tables of the states needs [`States`], and whoever gets that ends the ranges.
+//! with them; so neighbours are noted under [`Settled`] only, and getting [`States`] forgets them.
 
 use super::places::{self, bind};
 use super::records::flags;
 use super::specs;
 use crate::db::{Db, Source};
 use crate::values::Col;
-use rusqlite::{Statement, params};
+use rusqlite::{Params, Row as SqlRow, Statement, params};
 use std::borrow::Borrow;
 use std::sync::LazyLock;
 use windlass_core::engine::{Fresh, GroupId, LaneId, NumberMap, Ord64, Record, Row};
+use windlass_core::id::JobId;
 use windlass_core::job::State;
 use windlass_core::{Error, Result};
 
@@ -43,13 +46,75 @@ pub(super) fn many(one: &str) -> String {
 
 /// Neighbours among the ready jobs of a group in a lane: all between the first and the last.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct Streak {
     of: (LaneId, GroupId),
     first: (Ord64, Row),
     last: (Ord64, Row),
 }
 
-/// The tables of the states, to be written to: nothing waits to be written there, and no two jobs count as neighbours.
+/// Ready jobs, and the one just before each: as they were read, and nothing was written to the states since.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours(NumberMap<Row, Row>);
+
+impl Neighbours {
+    /// A ready job was read, and the one just before it in the same group and lane, if that is sure.
+    pub(super) fn note(&mut self, row: Row, before: Option<Row>) {
+        match before {
+            Some(before) => self.0.insert(row, before),
+            None => self.0.remove(&row),
+        };
+    }
+}
+
+/// The tables of jobs and states, to be read: nothing waits to be written there.
+pub(super) struct Settled<'d, C> {
+    db: &'d mut Db<C>,
+    neighbours: &'d mut Neighbours,
+}
+
+impl<C: Source> Settled<'_, C> {
+    /// The first row of a query.
+    pub(super) fn one<R>(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl FnOnce(&SqlRow<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Option<R>> {
+        self.db.one(sql, params, read)
+    }
+
+    /// All rows of a query.
+    pub(super) fn all<R>(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        read: impl FnMut(&SqlRow<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Vec<R>> {
+        self.db.all(sql, params, read)
+    }
+
+    /// The same, for a query over ready jobs in order, whose neighbours are noted.
+    pub(super) fn all_ready<R>(
+        &mut self,
+        sql: &'static str,
+        params: impl Params,
+        mut read: impl FnMut(&SqlRow<'_>, &mut Neighbours) -> rusqlite::Result<R>,
+    ) -> Result<Vec<R>> {
+        self.db.all(sql, params, |row| read(row, self.neighbours))
+    }
+
+    /// All rows of a query that was put together.
+    pub(super) fn all_of<R>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&SqlRow<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Vec<R>> {
+        self.db.all_of(sql, params, read)
+    }
+}
+
+/// The tables of jobs and states, to be written to: nothing waits to be written there, and no two jobs count as neighbours.
 pub(super) struct States<'d, C> {
     db: &'d mut Db<C>,
 }
@@ -61,39 +126,79 @@ impl<C> States<'_, C> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Moves {
+struct Moves {
     added: Vec<Fresh>,
-    from_ready: Vec<Run>,
+    from_ready: Vec<Streak>,
     from_active: Vec<Row>,
     to_active: Vec<Record>,
     to_ended: Vec<Record>,
-    /// Ready jobs, and the one just before each: as they were read, and nothing was written to the states since.
-    behind: NumberMap<Row, Row>,
+    neighbours: Neighbours,
 }
 
-impl Moves {
-    /// Keeps a new job for later.
-    pub(super) fn add(&mut self, fresh: Fresh) {
-        self.added.push(fresh);
+/// The connection of the tables, and the jobs and moves that are not written yet.
+#[derive(Debug)]
+pub(crate) struct JobDb<C> {
+    db: Db<C>,
+    moves: Moves,
+}
+
+impl<C: Source> JobDb<C> {
+    pub(super) fn new(conn: C) -> Self {
+        Self { db: Db::new(conn), moves: Moves::default() }
     }
 
-    /// A ready job was read, and the one just before it in the same group and lane, if that is sure.
-    pub(super) fn note_ready(&mut self, row: Row, before: Option<Row>) {
-        match before {
-            Some(before) => self.behind.insert(row, before),
-            None => self.behind.remove(&row),
-        };
+    /// Forgets what is not written.
+    pub(super) fn forget(&mut self) {
+        self.moves = Moves::default();
+    }
+
+    /// The connection, for all tables but those of jobs, their payloads and their states.
+    pub(crate) fn others(&mut self) -> &mut Db<C> {
+        &mut self.db
+    }
+
+    /// Writes what was kept, so that the tables of jobs and states can be read.
+    pub(super) fn settled(&mut self) -> Result<Settled<'_, C>> {
+        if !self.moves.is_empty() {
+            self.moves.write(&mut self.db)?;
+        }
+        Ok(Settled { db: &mut self.db, neighbours: &mut self.moves.neighbours })
+    }
+
+    /// Writes what was kept, so that the tables of jobs and states can be written to.
+    pub(super) fn states(&mut self) -> Result<States<'_, C>> {
+        self.moves.write(&mut self.db)
+    }
+
+    /// The first job at or behind an id, among those that are written: the row, and the id unless it is damaged. The tables'
+    /// `Ids` hold the others, so that an enqueue of many jobs looks their ids up without a write in between.
+    pub(super) fn first_written(&mut self, id: JobId) -> Result<Option<(Row, Option<JobId>)>> {
+        let sql = "SELECT row,id FROM windlass_job WHERE id>=?1 ORDER BY id LIMIT 1";
+        self.db.one(sql, [Col(id)], |row| {
+            Ok((Row(row.get::<_, Col<u64>>(0)?.0), row.get::<_, Col<JobId>>(1).ok().map(|id| id.0)))
+        })
+    }
+
+    /// Keeps a new job for later.
+    pub(super) fn add(&mut self, fresh: Fresh) {
+        self.moves.added.push(fresh);
     }
 
     /// Keeps a move for later, if it is one of the two.
     pub(super) fn keep(&mut self, before: &Record, after: &Record) -> bool {
+        self.moves.keep(before, after)
+    }
+}
+
+impl Moves {
+    fn keep(&mut self, before: &Record, after: &Record) -> bool {
         match (before.state(), after.state(), before.group) {
             (State::Ready, State::Active, Some(group)) => {
                 let (of, place) = ((before.lane, group), (before.ord, before.row));
-                let neighbour = self.behind.get(&before.row).copied();
+                let neighbour = self.neighbours.0.get(&before.row).copied();
                 match self.from_ready.last_mut() {
-                    Some(run) if run.of == of && Some(run.last.1) == neighbour => run.last = place,
-                    _ => self.from_ready.push(Run { of, first: place, last: place }),
+                    Some(streak) if streak.of == of && Some(streak.last.1) == neighbour => streak.last = place,
+                    _ => self.from_ready.push(Streak { of, first: place, last: place }),
                 }
                 self.to_active.push(after.clone());
                 true
@@ -113,17 +218,11 @@ impl Moves {
         self.added.is_empty() && self.to_active.is_empty() && self.to_ended.is_empty()
     }
 
-    /// Writes what was kept, so that the tables can be read.
-    pub(super) fn settle<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        if self.is_empty() { Ok(()) } else { self.states(db).map(drop) }
-    }
-
-    /// Writes what was kept, so that the tables can be written to.
-    pub(super) fn states<'d, C: Source>(&mut self, db: &'d mut Db<C>) -> Result<States<'d, C>> {
-        self.behind.clear();
+    fn write<'d, C: Source>(&mut self, db: &'d mut Db<C>) -> Result<States<'d, C>> {
+        self.neighbours.0.clear();
         let mut states = States { db };
         // The ranges go first: what was added since they were read may stand within them.
-        for Run { of: (lane, group), first, last } in self.from_ready.drain(..) {
+        for Streak { of: (lane, group), first, last } in self.from_ready.drain(..) {
             // With the row: two jobs may stand in one place when the sequence was damaged.
             let sql = "DELETE FROM windlass_ready \
                        WHERE lane=?1 AND grp=?2 AND (ord,row)>=(?3,?4) AND (ord,row)<=(?5,?6)";
@@ -230,7 +329,7 @@ mod tests {
     use crate::tables::SqliteTables;
     use crate::values::Col;
     use rusqlite::Connection;
-    use windlass_core::engine::{Fresh, Record, Step, Tables};
+    use windlass_core::engine::{Fresh, JobTables, Record, Step};
     use windlass_core::id::{JobId, Token};
     use windlass_core::job::{Event, JobSpec, NewJob, Next, next};
     use windlass_core::payload::Payload;
@@ -245,7 +344,7 @@ mod tests {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
         let mut tables = SqliteTables::new(conn);
-        tables.db.begin("BEGIN").unwrap();
+        tables.db.others().begin("BEGIN").unwrap();
         let spec = JobSpec::new("q".try_into().unwrap(), "work".try_into().unwrap(), Payload::default());
         let jobs = (1..=count).map(|n| NewJob::new(JobId::from_parts(0, n), spec.clone())).collect();
         let random = StrongRandom::seeded(1);

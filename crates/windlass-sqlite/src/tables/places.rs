@@ -1,18 +1,14 @@
 //! Where jobs stand: a table for each state (one for all three ends), and the queries over them.
 
-use super::jobs::Jobs;
-use super::limit;
-use super::moves::States;
+use super::moves::{Settled, States};
 use super::records::{BEHIND_READY, HELD, SELECT_READY, read};
-use super::specs;
+use super::{SqliteTables, limit, specs};
 use crate::db::Source;
 use crate::values::Col;
 use rusqlite::types::{ToSql, Value};
 use rusqlite::{Row as SqlRow, Statement, params};
-use windlass_core::engine::{GroupId, LaneId, Ord64, Position, QueueId, Record, Row, Walk};
-use windlass_core::id::JobId;
+use windlass_core::engine::{GroupId, JobTables, LaneId, Ord64, Position, Record, Row, Walk};
 use windlass_core::job::State;
-use windlass_core::name::WorkerId;
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -185,24 +181,25 @@ enum Met {
     Doubtful { ord: Value, row: Value },
 }
 
-impl<C: Source> Jobs<'_, C> {
+impl<C: Source> SqliteTables<C> {
     /// Ready jobs in order; their records and specs are read along, because whoever asks is about to claim them.
-    pub(super) fn ready(
-        mut self,
+    pub(super) fn read_ready(
+        &mut self,
         of: (LaneId, GroupId),
         after: Option<Ord64>,
         max: usize,
     ) -> Result<Vec<(Ord64, Row)>> {
         let after = after.map_or(i64::MIN, |ord| ord.0);
         loop {
-            let (recent, moves) = (&mut *self.recent, &mut *self.moves);
+            let recent = &mut self.recent;
             let mut last = None;
-            let met = self.db.all(SELECT_READY, params![Col(of.0.0), Col(of.1.0), after, limit(max)], |row| {
+            let params = params![Col(of.0.0), Col(of.1.0), after, limit(max)];
+            let met = self.db.settled()?.all_ready(SELECT_READY, params, |row, neighbours| {
                 let known: Option<Ord64> = row.get(BEHIND_READY).ok().map(Ord64);
                 match read(row) {
                     Ok(record) if (record.lane, record.group) == (of.0, Some(of.1)) && known == Some(record.ord) => {
                         let (ord, at) = (record.ord, record.row);
-                        moves.note_ready(at, last);
+                        neighbours.note(at, last);
                         if let Ok(spec) = specs::read_at(row, BEHIND_READY + 1) {
                             recent.note_ahead(record, spec);
                         }
@@ -243,76 +240,21 @@ impl<C: Source> Jobs<'_, C> {
             }
         }
         let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord IS ?3 AND row IS ?4";
-        self.db.run(sql, params![Col(of.0.0), Col(of.1.0), ord, row])?;
+        self.db.states()?.db().run(sql, params![Col(of.0.0), Col(of.1.0), ord, row])?;
         Ok(None)
     }
+}
 
-    // A row whose job is not there must not take the place of one that is: all of these ask for the job, too.
-
-    pub(super) fn due(self, queue: QueueId, until: Timestamp, max: usize) -> Result<Vec<Row>> {
-        let sql = "SELECT s.row FROM windlass_scheduled s JOIN windlass_job j ON j.row=s.row \
-                   WHERE s.queue=?1 AND s.due_at<=?2 ORDER BY s.due_at,s.row LIMIT ?3";
-        let until = until.as_ms().min(HELD - 1);
-        self.db.all(sql, params![Col(queue.0), until, limit(max)], read_row)
-    }
-
-    pub(super) fn next_due(self, queue: QueueId) -> Result<Option<Timestamp>> {
-        let sql = "SELECT s.due_at FROM windlass_scheduled s JOIN windlass_job j ON j.row=s.row \
-                   WHERE s.queue=?1 AND s.due_at<?2 ORDER BY s.due_at LIMIT 1";
-        self.db.one(sql, params![Col(queue.0), HELD], |row| Ok(Timestamp::from_ms(number(row, 0))))
-    }
-
-    pub(super) fn expired(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
-        let sql = "SELECT a.row FROM windlass_active a JOIN windlass_job j ON j.row=a.row \
-                   WHERE a.expires_at<=?1 ORDER BY a.expires_at,a.row LIMIT ?2";
-        self.db.all(sql, params![Col(until), limit(max)], read_row)
-    }
-
-    /// Looks through the active jobs, like [`expired`](Self::expired).
-    pub(super) fn next_expiry(self) -> Result<Option<Timestamp>> {
-        let sql = "SELECT min(a.expires_at) FROM windlass_active a JOIN windlass_job j ON j.row=a.row";
-        let next = self.db.one(sql, [], |row| Ok(row.get::<_, Option<i64>>(0).ok().flatten()))?;
-        Ok(next.flatten().map(Timestamp::from_ms))
-    }
-
-    pub(super) fn cancelling(self, worker: &WorkerId) -> Result<Vec<JobId>> {
-        let sql = "SELECT j.id FROM windlass_active a JOIN windlass_job j ON j.row=a.row \
-                   WHERE a.told IS NOT NULL AND a.told=?1 ORDER BY a.row";
-        // One whose id cannot be read is left to whoever reads its job.
-        let ids = self.db.all(sql, [worker.as_str()], |row| Ok(row.get::<_, Col<_>>(0).ok().map(|id| id.0)))?;
-        Ok(ids.into_iter().flatten().collect())
-    }
-
-    pub(super) fn removable(self, until: Timestamp, max: usize) -> Result<Vec<Row>> {
-        let sql = "SELECT e.row FROM windlass_ended e JOIN windlass_job j ON j.row=e.row \
-                   WHERE e.remove_at IS NOT NULL AND e.remove_at<=?1 ORDER BY e.remove_at,e.row LIMIT ?2";
-        self.db.all(sql, params![Col(until), limit(max)], read_row)
-    }
-
-    pub(super) fn ended(self, lanes: &[LaneId], state: State, until: Timestamp, max: usize) -> Result<Vec<Row>> {
-        let sql = "SELECT e.finished_at,e.row FROM windlass_ended e JOIN windlass_job j ON j.row=e.row \
-                   WHERE e.lane=?1 AND e.state=?2 AND e.finished_at<=?3 AND e.remove_at IS NULL \
-                   ORDER BY e.finished_at,e.row LIMIT ?4";
-        let mut found = Vec::new();
-        for lane in lanes {
-            let read = |row: &SqlRow<'_>| Ok((number(row, 0), Row(row.get::<_, Col<u64>>(1)?.0)));
-            found.extend(self.db.all(sql, params![Col(lane.0), Col(state), Col(until), limit(max)], read)?);
-        }
-        found.sort_unstable();
-        found.truncate(max);
-        Ok(found.into_iter().map(|(_, row)| row).collect())
-    }
-
+impl<C: Source> Settled<'_, C> {
     /// Positions are compared as row values, so that the index finds where to go on.
-    pub(super) fn walk(self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
+    pub(super) fn walk(&mut self, walk: Walk<'_>) -> Result<Vec<(Position, Row)>> {
         let range = Range::new(walk);
-        let mut jobs = self;
         let mut found = match walk.state {
-            State::Scheduled | State::Active => jobs.walk_one(&range, walk, walk.queue.0)?,
+            State::Scheduled | State::Active => self.walk_one(&range, walk, walk.queue.0)?,
             State::Ready | State::Succeeded | State::Failed | State::Cancelled => {
                 let mut found = Vec::new();
                 for lane in walk.lanes {
-                    found.extend(jobs.walk_one(&range, walk, lane.0)?);
+                    found.extend(self.walk_one(&range, walk, lane.0)?);
                 }
                 found
             }
@@ -334,9 +276,9 @@ impl<C: Source> Jobs<'_, C> {
         let mut found = Vec::new();
         loop {
             let page = match range.places {
-                1 => self.db.all_of(sql, params![Col(of), from[0], max], read)?,
-                2 => self.db.all_of(sql, params![Col(of), from[0], from[1], max], read)?,
-                _ => self.db.all_of(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
+                1 => self.all_of(sql, params![Col(of), from[0], max], read)?,
+                2 => self.all_of(sql, params![Col(of), from[0], from[1], max], read)?,
+                _ => self.all_of(sql, params![Col(of), from[0], from[1], from[2], max], read)?,
             };
             let next = page.last().map_or(from, |(position, ..)| *position);
             // Places that cannot be read are all the same one, beyond which there is nothing.
@@ -386,10 +328,10 @@ fn walk_sql(table: &str, which: &str, key: &str, descending: bool) -> String {
 }
 
 /// A number by which something is sorted. One that is damaged comes last; whoever reads its job finds out.
-fn number(row: &SqlRow<'_>, at: usize) -> i64 {
+pub(super) fn number(row: &SqlRow<'_>, at: usize) -> i64 {
     row.get(at).unwrap_or(i64::MAX)
 }
 
-fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+pub(super) fn read_row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     Ok(Row(row.get::<_, Col<u64>>(0)?.0))
 }

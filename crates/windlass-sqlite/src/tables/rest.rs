@@ -1,6 +1,6 @@
 //! Dedup keys, memos, minutes, workers, schedules.
 
-use super::limit;
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
 use rusqlite::{Row as SqlRow, params};
@@ -8,7 +8,9 @@ use rusqlite::{Row as SqlRow, params};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::Result;
-use windlass_core::engine::{ClaimMemo, DedupRow, QueueId, ReportMemo, Row, Worker};
+use windlass_core::engine::{
+    ClaimMemo, DedupRow, DedupTables, MetricTables, QueueId, ReportMemo, Row, ScheduleTables, Worker, WorkerTables,
+};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::State;
 use windlass_core::name::{ScheduleName, WorkerId};
@@ -16,73 +18,8 @@ use windlass_core::schedule::Schedule;
 use windlass_core::store::MinuteMetrics;
 use windlass_core::time::Timestamp;
 
-pub(super) fn dedup<C: Source>(db: &mut Db<C>, key: [u8; 16]) -> Result<Option<DedupRow>> {
-    // A key that cannot be read holds nothing: rather a job too many than one that can never be enqueued or end.
-    db.one_readable("SELECT owner,until,sticky,successor FROM windlass_dedup WHERE key=?1", [key], |row| {
-        Ok(DedupRow {
-            owner: row.get::<_, Col<_>>(0)?.0,
-            until: row.get::<_, Option<Col<_>>>(1)?.map(|at| at.0),
-            sticky: row.get(2)?,
-            successor: row.get::<_, Option<Col<_>>>(3)?.map(|id| id.0),
-        })
-    })
-}
-
-pub(super) fn put_dedup<C: Source>(db: &mut Db<C>, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
-    match row {
-        None => db.run("DELETE FROM windlass_dedup WHERE key=?1", [key])?,
-        Some(row) => db.run(
-            "INSERT OR REPLACE INTO windlass_dedup(key,owner,until,sticky,successor) VALUES(?1,?2,?3,?4,?5)",
-            params![key, Col(row.owner), row.until.map(Col), row.sticky, row.successor.map(Col)],
-        )?,
-    };
-    Ok(())
-}
-
-pub(super) fn expired_dedup<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<[u8; 16]>> {
-    let sql = "SELECT key FROM windlass_dedup WHERE until IS NOT NULL AND until<=?1 ORDER BY until,key LIMIT ?2";
-    db.all_readable(sql, params![Col(until), limit(max)], |row| row.get(0))
-}
-
-pub(super) fn claim_memo<C: Source>(db: &mut Db<C>, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
-    let sql =
-        "SELECT request_id,fingerprint,token,claimed FROM windlass_memo WHERE worker=?1 AND request_id IS NOT NULL";
-    db.one_readable(sql, [worker.as_str()], |row| {
-        let claimed: Vec<u8> = row.get(3)?;
-        let rows = claimed.as_chunks().0.iter().map(|bytes| Row(u64::from_le_bytes(*bytes))).collect();
-        Ok(ClaimMemo {
-            request_id: row.get::<_, Col<u64>>(0)?.0,
-            fingerprint: row.get::<_, Col<u64>>(1)?.0,
-            token: row.get::<_, Col<u64>>(2)?.0,
-            rows,
-        })
-    })
-}
-
-pub(super) fn put_claim_memo<C: Source>(
-    db: &mut Db<C>,
-    worker: &WorkerId,
-    memo: &ClaimMemo,
-    now: Timestamp,
-) -> Result<()> {
-    let claimed: Vec<u8> = memo.rows.iter().flat_map(|row| row.0.to_le_bytes()).collect();
-    let sql = "INSERT INTO windlass_memo(worker,at,request_id,fingerprint,token,claimed) VALUES(?1,?2,?3,?4,?5,?6) \
-               ON CONFLICT DO UPDATE SET at=excluded.at,request_id=excluded.request_id,fingerprint=excluded.fingerprint,\
-               token=excluded.token,claimed=excluded.claimed";
-    let (request_id, fingerprint, token) = (Col(memo.request_id), Col(memo.fingerprint), Col(memo.token));
-    db.run(sql, params![worker.as_str(), Col(now), request_id, fingerprint, token, claimed])?;
-    Ok(())
-}
-
 /// A reported outcome takes 27 bytes: partition, id, token, state.
 const REPORTED: usize = 27;
-
-pub(super) fn report_memo<C: Source>(db: &mut Db<C>, worker: &WorkerId) -> Result<ReportMemo> {
-    let sql = "SELECT reported FROM windlass_memo WHERE worker=?1 AND reported IS NOT NULL";
-    let bytes: Vec<u8> = db.one_readable(sql, [worker.as_str()], |row| row.get(0))?.unwrap_or_default();
-    // An outcome that cannot be read is one that is not known: its repetition finds its lease lost.
-    Ok(bytes.as_chunks::<REPORTED>().0.iter().filter_map(unpack).collect())
-}
 
 fn unpack(bytes: &[u8; REPORTED]) -> Option<(JobId, Token, State)> {
     let (partition, rest) = bytes.split_first_chunk::<2>()?;
@@ -91,30 +28,6 @@ fn unpack(bytes: &[u8; REPORTED]) -> Option<(JobId, Token, State)> {
     let id = JobId::from_parts(u16::from_le_bytes(*partition), u128::from_le_bytes(*bits));
     let state = State::ALL.get(usize::from(*rest.first()?))?;
     Some((id, Token::from_bits(u64::from_le_bytes(*token)), *state))
-}
-
-pub(super) fn put_report_memo<C: Source>(
-    db: &mut Db<C>,
-    worker: &WorkerId,
-    memo: &ReportMemo,
-    now: Timestamp,
-) -> Result<()> {
-    let mut bytes = Vec::with_capacity(memo.len() * REPORTED);
-    for (id, token, state) in memo {
-        bytes.extend(id.partition().to_le_bytes());
-        bytes.extend(id.bits().to_le_bytes());
-        bytes.extend(token.bits().to_le_bytes());
-        bytes.push(u8::try_from(state.index()).unwrap_or(u8::MAX));
-    }
-    let sql = "INSERT INTO windlass_memo(worker,at,reported) VALUES(?1,?2,?3) \
-               ON CONFLICT DO UPDATE SET at=excluded.at,reported=excluded.reported";
-    db.run(sql, params![worker.as_str(), Col(now), bytes])?;
-    Ok(())
-}
-
-pub(super) fn prune_memos<C: Source>(db: &mut Db<C>, before: Timestamp, max: usize) -> Result<u64> {
-    let sql = "DELETE FROM windlass_memo WHERE worker IN (SELECT worker FROM windlass_memo WHERE at<?1 LIMIT ?2)";
-    Ok(db.run(sql, params![Col(before), limit(max)])? as u64)
 }
 
 /// The minutes that are being counted.
@@ -144,42 +57,6 @@ fn read_minute(row: &SqlRow<'_>) -> rusqlite::Result<MinuteMetrics> {
 }
 
 impl Minutes {
-    pub(super) fn get_mut<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        queue: QueueId,
-        minute: i64,
-    ) -> Result<&mut MinuteMetrics> {
-        let key = (queue, minute);
-        self.dirty.insert(key);
-        match self.open.entry(key) {
-            Entry::Occupied(open) => Ok(open.into_mut()),
-            Entry::Vacant(place) => {
-                let stored = db.one_readable(MINUTE, params![Col(queue.0), minute, minute], read_minute)?;
-                let start = Timestamp::from_ms(minute.saturating_mul(60_000));
-                Ok(place.insert(stored.unwrap_or(MinuteMetrics { minute: start, ..MinuteMetrics::default() })))
-            }
-        }
-    }
-
-    pub(super) fn range<C: Source>(
-        &mut self,
-        db: &mut Db<C>,
-        queue: QueueId,
-        (from, to): (i64, i64),
-    ) -> Result<Vec<MinuteMetrics>> {
-        self.flush(db)?;
-        db.all_readable(MINUTE, params![Col(queue.0), from, to], read_minute)
-    }
-
-    pub(super) fn prune<C: Source>(&mut self, db: &mut Db<C>, before: i64, max: usize) -> Result<u64> {
-        self.flush(db)?;
-        self.open.clear();
-        let sql = "DELETE FROM windlass_minute WHERE (queue,minute) IN \
-                   (SELECT queue,minute FROM windlass_minute WHERE minute<?1 LIMIT ?2)";
-        Ok(db.run(sql, params![before, limit(max)])? as u64)
-    }
-
     pub(super) fn forget_queue(&mut self, queue: QueueId) {
         self.open.retain(|(of, _), _| *of != queue);
         self.dirty.retain(|(of, _)| *of != queue);
@@ -224,51 +101,175 @@ fn read_worker(row: &SqlRow<'_>) -> rusqlite::Result<Worker> {
     })
 }
 
-pub(super) fn worker<C: Source>(db: &mut Db<C>, id: &WorkerId) -> Result<Option<Worker>> {
-    db.one_readable("SELECT since,seen_at,beat FROM windlass_worker WHERE id=?1", [id.as_str()], read_worker)
-}
-
-pub(super) fn put_worker<C: Source>(db: &mut Db<C>, worker: &Worker) -> Result<()> {
-    let sql = "INSERT OR REPLACE INTO windlass_worker(id,since,seen_at,beat) VALUES(?1,?2,?3,?4)";
-    db.run(sql, params![worker.id().as_str(), Col(worker.since), Col(worker.seen_at), json(&worker.beat)?])?;
-    Ok(())
-}
-
-pub(super) fn remove_worker<C: Source>(db: &mut Db<C>, id: &WorkerId) -> Result<()> {
-    db.run("DELETE FROM windlass_worker WHERE id=?1", [id.as_str()])?;
-    Ok(())
-}
-
-pub(super) fn workers<C: Source>(db: &mut Db<C>) -> Result<Vec<Worker>> {
-    db.all_readable("SELECT since,seen_at,beat FROM windlass_worker ORDER BY id", [], read_worker)
-}
-
 fn read_schedule(row: &SqlRow<'_>) -> rusqlite::Result<Schedule> {
     Ok(row.get::<_, Json<_>>(0)?.0)
 }
 
-pub(super) fn schedule<C: Source>(db: &mut Db<C>, name: &ScheduleName) -> Result<Option<Schedule>> {
-    db.one("SELECT body FROM windlass_schedule WHERE name=?1", [name.as_str()], read_schedule)
+impl<C: Source> DedupTables for SqliteTables<C> {
+    fn dedup(&mut self, key: [u8; 16]) -> Result<Option<DedupRow>> {
+        // A key that cannot be read holds nothing: rather a job too many than one that can never be enqueued or end.
+        self.db.others().one_readable(
+            "SELECT owner,until,sticky,successor FROM windlass_dedup WHERE key=?1",
+            [key],
+            |row| {
+                Ok(DedupRow {
+                    owner: row.get::<_, Col<_>>(0)?.0,
+                    until: row.get::<_, Option<Col<_>>>(1)?.map(|at| at.0),
+                    sticky: row.get(2)?,
+                    successor: row.get::<_, Option<Col<_>>>(3)?.map(|id| id.0),
+                })
+            },
+        )
+    }
+
+    fn put_dedup(&mut self, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
+        match row {
+            None => self.db.others().run("DELETE FROM windlass_dedup WHERE key=?1", [key])?,
+            Some(row) => self.db.others().run(
+                "INSERT OR REPLACE INTO windlass_dedup(key,owner,until,sticky,successor) VALUES(?1,?2,?3,?4,?5)",
+                params![key, Col(row.owner), row.until.map(Col), row.sticky, row.successor.map(Col)],
+            )?,
+        };
+        Ok(())
+    }
+
+    fn expired_dedup(&mut self, until: Timestamp, max: usize) -> Result<Vec<[u8; 16]>> {
+        let sql = "SELECT key FROM windlass_dedup WHERE until IS NOT NULL AND until<=?1 ORDER BY until,key LIMIT ?2";
+        self.db.others().all_readable(sql, params![Col(until), limit(max)], |row| row.get(0))
+    }
 }
 
-pub(super) fn put_schedule<C: Source>(db: &mut Db<C>, schedule: &Schedule) -> Result<()> {
-    let sql = "INSERT OR REPLACE INTO windlass_schedule(name,paused,next_tick,body) VALUES(?1,?2,?3,?4)";
-    let next = schedule.next_tick.map(Col);
-    db.run(sql, params![schedule.name.as_str(), schedule.paused, next, json(schedule)?])?;
-    Ok(())
+impl<C: Source> WorkerTables for SqliteTables<C> {
+    fn claim_memo(&mut self, worker: &WorkerId) -> Result<Option<ClaimMemo>> {
+        let sql =
+            "SELECT request_id,fingerprint,token,claimed FROM windlass_memo WHERE worker=?1 AND request_id IS NOT NULL";
+        self.db.others().one_readable(sql, [worker.as_str()], |row| {
+            let claimed: Vec<u8> = row.get(3)?;
+            let rows = claimed.as_chunks().0.iter().map(|bytes| Row(u64::from_le_bytes(*bytes))).collect();
+            Ok(ClaimMemo {
+                request_id: row.get::<_, Col<u64>>(0)?.0,
+                fingerprint: row.get::<_, Col<u64>>(1)?.0,
+                token: row.get::<_, Col<u64>>(2)?.0,
+                rows,
+            })
+        })
+    }
+
+    fn put_claim_memo(&mut self, worker: &WorkerId, memo: ClaimMemo, now: Timestamp) -> Result<()> {
+        let claimed: Vec<u8> = memo.rows.iter().flat_map(|row| row.0.to_le_bytes()).collect();
+        let sql = "INSERT INTO windlass_memo(worker,at,request_id,fingerprint,token,claimed) VALUES(?1,?2,?3,?4,?5,?6) \
+                   ON CONFLICT DO UPDATE SET at=excluded.at,request_id=excluded.request_id,fingerprint=excluded.fingerprint,\
+                   token=excluded.token,claimed=excluded.claimed";
+        let (request_id, fingerprint, token) = (Col(memo.request_id), Col(memo.fingerprint), Col(memo.token));
+        self.db.others().run(sql, params![worker.as_str(), Col(now), request_id, fingerprint, token, claimed])?;
+        Ok(())
+    }
+
+    fn report_memo(&mut self, worker: &WorkerId) -> Result<ReportMemo> {
+        let sql = "SELECT reported FROM windlass_memo WHERE worker=?1 AND reported IS NOT NULL";
+        let bytes: Vec<u8> =
+            self.db.others().one_readable(sql, [worker.as_str()], |row| row.get(0))?.unwrap_or_default();
+        // An outcome that cannot be read is one that is not known: its repetition finds its lease lost.
+        Ok(bytes.as_chunks::<REPORTED>().0.iter().filter_map(unpack).collect())
+    }
+
+    fn put_report_memo(&mut self, worker: &WorkerId, memo: ReportMemo, now: Timestamp) -> Result<()> {
+        let mut bytes = Vec::with_capacity(memo.len() * REPORTED);
+        for (id, token, state) in memo {
+            bytes.extend(id.partition().to_le_bytes());
+            bytes.extend(id.bits().to_le_bytes());
+            bytes.extend(token.bits().to_le_bytes());
+            bytes.push(u8::try_from(state.index()).unwrap_or(u8::MAX));
+        }
+        let sql = "INSERT INTO windlass_memo(worker,at,reported) VALUES(?1,?2,?3) \
+                   ON CONFLICT DO UPDATE SET at=excluded.at,reported=excluded.reported";
+        self.db.others().run(sql, params![worker.as_str(), Col(now), bytes])?;
+        Ok(())
+    }
+
+    fn prune_memos(&mut self, before: Timestamp, max: usize) -> Result<u64> {
+        let sql = "DELETE FROM windlass_memo WHERE worker IN (SELECT worker FROM windlass_memo WHERE at<?1 LIMIT ?2)";
+        Ok(self.db.others().run(sql, params![Col(before), limit(max)])? as u64)
+    }
+
+    fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>> {
+        self.db.others().one_readable(
+            "SELECT since,seen_at,beat FROM windlass_worker WHERE id=?1",
+            [id.as_str()],
+            read_worker,
+        )
+    }
+
+    fn put_worker(&mut self, worker: Worker) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO windlass_worker(id,since,seen_at,beat) VALUES(?1,?2,?3,?4)";
+        self.db
+            .others()
+            .run(sql, params![worker.id().as_str(), Col(worker.since), Col(worker.seen_at), json(&worker.beat)?])?;
+        Ok(())
+    }
+
+    fn remove_worker(&mut self, id: &WorkerId) -> Result<()> {
+        self.db.others().run("DELETE FROM windlass_worker WHERE id=?1", [id.as_str()])?;
+        Ok(())
+    }
+
+    fn workers(&mut self) -> Result<Vec<Worker>> {
+        self.db.others().all_readable("SELECT since,seen_at,beat FROM windlass_worker ORDER BY id", [], read_worker)
+    }
 }
 
-pub(super) fn remove_schedule<C: Source>(db: &mut Db<C>, name: &ScheduleName) -> Result<()> {
-    db.run("DELETE FROM windlass_schedule WHERE name=?1", [name.as_str()])?;
-    Ok(())
+impl<C: Source> MetricTables for SqliteTables<C> {
+    fn minute_mut(&mut self, queue: QueueId, minute: i64) -> Result<&mut MinuteMetrics> {
+        let key = (queue, minute);
+        self.minutes.dirty.insert(key);
+        match self.minutes.open.entry(key) {
+            Entry::Occupied(open) => Ok(open.into_mut()),
+            Entry::Vacant(place) => {
+                let params = params![Col(queue.0), minute, minute];
+                let stored = self.db.others().one_readable(MINUTE, params, read_minute)?;
+                Ok(place.insert(stored.unwrap_or_else(|| MinuteMetrics::begin(minute))))
+            }
+        }
+    }
+
+    fn minutes(&mut self, queue: QueueId, from: i64, to: i64) -> Result<Vec<MinuteMetrics>> {
+        self.minutes.flush(self.db.others())?;
+        self.db.others().all_readable(MINUTE, params![Col(queue.0), from, to], read_minute)
+    }
+
+    fn prune_minutes(&mut self, before: i64, max: usize) -> Result<u64> {
+        self.minutes.flush(self.db.others())?;
+        self.minutes.open.clear();
+        let sql = "DELETE FROM windlass_minute WHERE (queue,minute) IN \
+                   (SELECT queue,minute FROM windlass_minute WHERE minute<?1 LIMIT ?2)";
+        Ok(self.db.others().run(sql, params![before, limit(max)])? as u64)
+    }
 }
 
-pub(super) fn schedules<C: Source>(db: &mut Db<C>) -> Result<Vec<Schedule>> {
-    db.all_readable("SELECT body FROM windlass_schedule ORDER BY name", [], read_schedule)
-}
+impl<C: Source> ScheduleTables for SqliteTables<C> {
+    fn schedule(&mut self, name: &ScheduleName) -> Result<Option<Schedule>> {
+        self.db.others().one("SELECT body FROM windlass_schedule WHERE name=?1", [name.as_str()], read_schedule)
+    }
 
-pub(super) fn due_schedules<C: Source>(db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<Schedule>> {
-    let sql = "SELECT body FROM windlass_schedule WHERE paused=0 AND next_tick IS NOT NULL AND next_tick<=?1 \
-               ORDER BY next_tick,name LIMIT ?2";
-    db.all_readable(sql, params![Col(until), limit(max)], read_schedule)
+    fn put_schedule(&mut self, schedule: Schedule) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO windlass_schedule(name,paused,next_tick,body) VALUES(?1,?2,?3,?4)";
+        let next = schedule.next_tick.map(Col);
+        self.db.others().run(sql, params![schedule.name.as_str(), schedule.paused, next, json(&schedule)?])?;
+        Ok(())
+    }
+
+    fn remove_schedule(&mut self, name: &ScheduleName) -> Result<()> {
+        self.db.others().run("DELETE FROM windlass_schedule WHERE name=?1", [name.as_str()])?;
+        Ok(())
+    }
+
+    fn schedules(&mut self) -> Result<Vec<Schedule>> {
+        self.db.others().all_readable("SELECT body FROM windlass_schedule ORDER BY name", [], read_schedule)
+    }
+
+    fn due_schedules(&mut self, until: Timestamp, max: usize) -> Result<Vec<Schedule>> {
+        let sql = "SELECT body FROM windlass_schedule WHERE paused=0 AND next_tick IS NOT NULL AND next_tick<=?1 \
+                   ORDER BY next_tick,name LIMIT ?2";
+        self.db.others().all_readable(sql, params![Col(until), limit(max)], read_schedule)
+    }
 }

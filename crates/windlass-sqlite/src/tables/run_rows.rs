@@ -1,12 +1,11 @@
 //! The rows of runs. A run changes several times in one transaction, and again in the next: those in use are kept in memory
 //! and written once per transaction.
 
-use super::limit;
 use crate::db::{Db, Source};
 use crate::values::{Col, Name};
 use rusqlite::{Row as SqlRow, ToSql, params};
 use std::collections::{BTreeMap, BTreeSet};
-use windlass_core::engine::{NumberMap, RunRow, RunWalk};
+use windlass_core::engine::{NumberMap, RunRow};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::Held;
 use windlass_core::name::{Kind, WorkerId};
@@ -103,7 +102,7 @@ fn read(id: RunId, row: &SqlRow<'_>) -> rusqlite::Result<RunRow> {
     })
 }
 
-fn id(row: &SqlRow<'_>) -> rusqlite::Result<RunId> {
+pub(super) fn read_id(row: &SqlRow<'_>) -> rusqlite::Result<RunId> {
     Ok(row.get::<_, Col<RunId>>(0)?.0)
 }
 
@@ -166,11 +165,6 @@ impl RunRows {
         Ok(())
     }
 
-    pub(super) fn set_aside<C: Source>(&mut self, db: &mut Db<C>, id: RunId) -> Result<()> {
-        db.run("UPDATE windlass_run SET ready=NULL,look_at=NULL WHERE id=?1", [Col(id)])?;
-        Ok(())
-    }
-
     /// Writes what has changed.
     pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
         for (id, before) in std::mem::take(&mut self.dirty).into_values() {
@@ -193,57 +187,6 @@ impl RunRows {
         }
         if self.defined.len() > KEPT_MAX {
             self.defined.clear();
-        }
-    }
-
-    pub(super) fn ready<C: Source>(&mut self, db: &mut Db<C>, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
-        self.flush(db)?;
-        let sql = "SELECT id FROM windlass_run WHERE kind=?1 AND ready IS NOT NULL ORDER BY ready LIMIT ?2";
-        db.all_readable(sql, params![kind.as_str(), limit(max)], id)
-    }
-
-    pub(super) fn waking<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
-        self.flush(db)?;
-        let sql = "SELECT id FROM windlass_run WHERE look_at IS NOT NULL AND look_at<=?1 ORDER BY look_at LIMIT ?2";
-        db.all_readable(sql, params![Col(until), limit(max)], id)
-    }
-
-    pub(super) fn next_wake<C: Source>(&mut self, db: &mut Db<C>) -> Result<Option<Timestamp>> {
-        self.flush(db)?;
-        let sql = "SELECT look_at FROM windlass_run WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1";
-        db.one(sql, [], |row| Ok(row.get::<_, Col<Timestamp>>(0)?.0))
-    }
-
-    pub(super) fn removable<C: Source>(&mut self, db: &mut Db<C>, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
-        self.flush(db)?;
-        let sql =
-            "SELECT id FROM windlass_run WHERE remove_at IS NOT NULL AND remove_at<=?1 ORDER BY remove_at LIMIT ?2";
-        db.all_readable(sql, params![Col(until), limit(max)], id)
-    }
-
-    pub(super) fn walk<C: Source>(&mut self, db: &mut Db<C>, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        self.flush(db)?;
-        let place = |row: &SqlRow<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<RunId>>(1)?.0));
-        let end = if walk.descending { i64::MAX } else { -1 };
-        let after = walk.after.map_or(end, |after| i64::try_from(after).unwrap_or(i64::MAX));
-        let max = limit(walk.limit);
-        match (walk.state, walk.descending) {
-            (None, false) => {
-                let sql = "SELECT seq,id FROM windlass_run WHERE seq>?1 ORDER BY seq LIMIT ?2";
-                db.all_readable(sql, params![after, max], place)
-            }
-            (None, true) => {
-                let sql = "SELECT seq,id FROM windlass_run WHERE seq<?1 ORDER BY seq DESC LIMIT ?2";
-                db.all_readable(sql, params![after, max], place)
-            }
-            (Some(state), false) => {
-                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq>?2 ORDER BY seq LIMIT ?3";
-                db.all_readable(sql, params![Col(state), after, max], place)
-            }
-            (Some(state), true) => {
-                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq<?2 ORDER BY seq DESC LIMIT ?3";
-                db.all_readable(sql, params![Col(state), after, max], place)
-            }
         }
     }
 }

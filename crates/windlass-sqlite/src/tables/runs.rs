@@ -4,9 +4,10 @@
 //! histories is only ever added at the end of its table, one row for a step: runs take turns, and rows in the order of runs
 //! would be spread over as many pages.
 
-use super::SqliteTables;
 use super::moves::{ROWS, many};
 use super::places::bind;
+use super::run_rows::read_id;
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::Col;
 use bytes::Bytes;
@@ -117,13 +118,19 @@ fn bytes(row: &SqlRow<'_>) -> rusqlite::Result<Bytes> {
 impl<C: Source> SqliteTables<C> {
     /// The number of a run, under which everything of it is kept.
     fn number(&mut self, id: RunId) -> Result<u64> {
-        self.run_rows.number(&mut self.db, id)?.ok_or_else(|| Error::run_not_found(id))
+        self.run_rows.number(self.db.others(), id)?.ok_or_else(|| Error::run_not_found(id))
+    }
+
+    /// The connection, for the table of runs: everything that has changed there is written.
+    fn run_db(&mut self) -> Result<&mut Db<C>> {
+        self.run_rows.flush(self.db.others())?;
+        Ok(self.db.others())
     }
 }
 
 impl<C: Source> RunTables for SqliteTables<C> {
     fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
-        self.run_rows.get(&mut self.db, id)
+        self.run_rows.get(self.db.others(), id)
     }
 
     fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
@@ -135,35 +142,35 @@ impl<C: Source> RunTables for SqliteTables<C> {
     }
 
     fn remove_run(&mut self, id: RunId) -> Result<()> {
-        let Some(number) = self.run_rows.number(&mut self.db, id)? else { return Ok(()) };
-        self.histories.flush(&mut self.db)?;
-        self.inboxes.remove(&mut self.db, number)?;
-        self.db.run("DELETE FROM windlass_history WHERE run=?1", [Col(number)])?;
-        self.db.run("DELETE FROM windlass_run_input WHERE run=?1", [Col(number)])?;
-        self.run_rows.remove(&mut self.db, id)
+        let Some(number) = self.run_rows.number(self.db.others(), id)? else { return Ok(()) };
+        self.histories.flush(self.db.others())?;
+        self.inboxes.remove(self.db.others(), number)?;
+        self.db.others().run("DELETE FROM windlass_history WHERE run=?1", [Col(number)])?;
+        self.db.others().run("DELETE FROM windlass_run_input WHERE run=?1", [Col(number)])?;
+        self.run_rows.remove(self.db.others(), id)
     }
 
     fn set_run_aside(&mut self, id: RunId) -> Result<()> {
-        self.run_rows.set_aside(&mut self.db, id)
+        let sql = "UPDATE windlass_run SET ready=NULL,look_at=NULL WHERE id=?1";
+        self.db.others().run(sql, [Col(id)]).map(drop)
     }
 
     fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
         let number = self.number(id)?;
-        self.run_rows.put_definition(&mut self.db, id, &definition)?;
+        self.run_rows.put_definition(self.db.others(), id, &definition)?;
         let sql = "INSERT OR REPLACE INTO windlass_run_input(run,input) VALUES(?1,?2)";
-        self.db.run(sql, params![Col(number), input.as_ref()]).map(drop)
+        self.db.others().run(sql, params![Col(number), input.as_ref()]).map(drop)
     }
 
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
         let sql = "SELECT d.definition FROM windlass_run r JOIN windlass_definition d ON d.hash=r.definition_hash \
                    WHERE r.id=?1";
-        self.run_rows.flush(&mut self.db)?;
-        self.db.one(sql, [Col(id)], bytes)
+        self.run_db()?.one(sql, [Col(id)], bytes)
     }
 
     fn run_input(&mut self, id: RunId) -> Result<Option<Bytes>> {
         let number = self.number(id)?;
-        self.db.one("SELECT input FROM windlass_run_input WHERE run=?1", [Col(number)], bytes)
+        self.db.others().one("SELECT input FROM windlass_run_input WHERE run=?1", [Col(number)], bytes)
     }
 
     fn append_history(&mut self, id: RunId, first: u64, entries: Vec<Bytes>) -> Result<()> {
@@ -176,7 +183,7 @@ impl<C: Source> RunTables for SqliteTables<C> {
 
     fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
         let number = self.number(id)?;
-        self.histories.read(&mut self.db, number, from, limit)
+        self.histories.read(self.db.others(), number, from, limit)
     }
 
     fn append_inbox(&mut self, id: RunId, number: u64, item: RunItem) -> Result<()> {
@@ -186,7 +193,7 @@ impl<C: Source> RunTables for SqliteTables<C> {
 
     fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         let run = self.number(id)?;
-        self.inboxes.read(&mut self.db, run, from, limit)
+        self.inboxes.read(self.db.others(), run, from, limit)
     }
 
     fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
@@ -195,24 +202,51 @@ impl<C: Source> RunTables for SqliteTables<C> {
         Ok(())
     }
 
-    fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        self.run_rows.ready(&mut self.db, kind, limit)
+    fn ready_runs(&mut self, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
+        let sql = "SELECT id FROM windlass_run WHERE kind=?1 AND ready IS NOT NULL ORDER BY ready LIMIT ?2";
+        self.run_db()?.all_readable(sql, params![kind.as_str(), limit(max)], read_id)
     }
 
-    fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        self.run_rows.waking(&mut self.db, until, limit)
+    fn waking_runs(&mut self, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+        let sql = "SELECT id FROM windlass_run WHERE look_at IS NOT NULL AND look_at<=?1 ORDER BY look_at LIMIT ?2";
+        self.run_db()?.all_readable(sql, params![Col(until), limit(max)], read_id)
     }
 
     fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        self.run_rows.next_wake(&mut self.db)
+        let sql = "SELECT look_at FROM windlass_run WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1";
+        self.run_db()?.one(sql, [], |row| Ok(row.get::<_, Col<Timestamp>>(0)?.0))
+    }
+
+    fn removable_runs(&mut self, until: Timestamp, max: usize) -> Result<Vec<RunId>> {
+        let sql =
+            "SELECT id FROM windlass_run WHERE remove_at IS NOT NULL AND remove_at<=?1 ORDER BY remove_at LIMIT ?2";
+        self.run_db()?.all_readable(sql, params![Col(until), limit(max)], read_id)
     }
 
     fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        self.run_rows.walk(&mut self.db, walk)
-    }
-
-    fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
-        self.run_rows.removable(&mut self.db, until, limit)
+        let db = self.run_db()?;
+        let place = |row: &SqlRow<'_>| Ok((row.get::<_, Col<u64>>(0)?.0, row.get::<_, Col<RunId>>(1)?.0));
+        let end = if walk.descending { i64::MAX } else { -1 };
+        let after = walk.after.map_or(end, |after| i64::try_from(after).unwrap_or(i64::MAX));
+        let max = limit(walk.limit);
+        match (walk.state, walk.descending) {
+            (None, false) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE seq>?1 ORDER BY seq LIMIT ?2";
+                db.all_readable(sql, params![after, max], place)
+            }
+            (None, true) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE seq<?1 ORDER BY seq DESC LIMIT ?2";
+                db.all_readable(sql, params![after, max], place)
+            }
+            (Some(state), false) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq>?2 ORDER BY seq LIMIT ?3";
+                db.all_readable(sql, params![Col(state), after, max], place)
+            }
+            (Some(state), true) => {
+                let sql = "SELECT seq,id FROM windlass_run WHERE state=?1 AND seq<?2 ORDER BY seq DESC LIMIT ?3";
+                db.all_readable(sql, params![Col(state), after, max], place)
+            }
+        }
     }
 }
 
@@ -252,7 +286,7 @@ mod tests {
         conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
         conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
         let mut tables = SqliteTables::new(conn);
-        tables.db.begin("BEGIN").unwrap();
+        tables.db.others().begin("BEGIN").unwrap();
         tables
     }
 

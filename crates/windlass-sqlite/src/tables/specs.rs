@@ -1,79 +1,24 @@
 //! What jobs were asked to be, and what they left behind.
 
-use super::jobs::Jobs;
-use super::queues::Queues;
-use super::{gone, limit};
+use super::moves::States;
+use super::{SqliteTables, limit};
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
 use bytes::Bytes;
+use rusqlite::types::Type;
 use rusqlite::{Row as SqlRow, params};
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass_core::engine::{Extra, Record, Row};
-use windlass_core::job::{Dedup, JobSpec, KeepFor, TraceContext};
-use windlass_core::name::{CustomId, GroupName, Kind, Labels, QueueName};
+use windlass_core::engine::{Extra, JobTables, LogTables, QueueTables, Record, Row};
+use windlass_core::job::{JobSpec, SparseSpec};
+use windlass_core::name::{Kind, Labels, QueueName};
 use windlass_core::payload::{JSON, Payload};
-use windlass_core::retry::RetryPolicy;
 use windlass_core::store::{LogLine, LogStream};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 /// Payloads up to this size stand with the record: one row to write and one to read.
 const SMALL_BYTES_MAX: usize = 1_024;
-
-/// What differs from the defaults.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Rest {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<GroupName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group_cap: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    custom_id: Option<CustomId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryPolicy>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dedup: Option<Dedup>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keep_for: Option<KeepFor>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    metadata: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<TraceContext>,
-}
-
-impl Rest {
-    /// `None` when everything has its default, which is the usual case.
-    fn of(spec: &JobSpec) -> Result<Option<String>> {
-        if is_plain(spec) {
-            return Ok(None);
-        }
-        let rest = Self {
-            group: spec.group.clone(),
-            group_cap: spec.group_cap,
-            custom_id: spec.custom_id.clone(),
-            timeout_ms: spec.timeout_ms,
-            retry: Some(&spec.retry).filter(|retry| **retry != RetryPolicy::default()).cloned(),
-            dedup: spec.dedup.clone(),
-            keep_for: Some(spec.keep_for).filter(|keep| *keep != KeepFor::default()),
-            metadata: spec.metadata.clone(),
-            trace: spec.trace.clone(),
-        };
-        json(&rest).map(Some)
-    }
-}
-
-/// True when everything that [`Rest`] would hold has its default.
-fn is_plain(spec: &JobSpec) -> bool {
-    let JobSpec { group, custom_id, timeout_ms, retry, dedup, keep_for, metadata, trace, .. } = spec;
-    let none = group.is_none() && custom_id.is_none() && timeout_ms.is_none() && dedup.is_none() && trace.is_none();
-    none && metadata.is_empty() && *keep_for == KeepFor::default() && *retry == RetryPolicy::default()
-}
 
 fn content_type(text: &str) -> Option<&str> {
     Some(text).filter(|text| *text != JSON)
@@ -89,61 +34,54 @@ pub(super) struct Stored {
     /// `None` when it is too large to stand with the record.
     bytes: Option<Bytes>,
     content_type: Cow<'static, str>,
-    rest: Option<Rest>,
+    rest: Option<SparseSpec>,
 }
 
 /// What a job that exists was asked to be.
-pub(super) fn get<C: Source>(mut jobs: Jobs<'_, C>, queues: &mut Queues, row: Row) -> Result<Arc<JobSpec>> {
-    let record = jobs.record(row)?.ok_or_else(|| gone("job row", row.0))?;
+pub(super) fn get<C: Source>(tables: &mut SqliteTables<C>, row: Row) -> Result<Arc<JobSpec>> {
+    let record = tables.record(row)?.ok_or_else(|| Error::missing_record("job row", row.0))?;
     let missing = || Error::corrupt(format!("job row {} has no payload", row.0));
-    let mut stored = match jobs.recent.take_spec(row) {
+    let mut stored = match tables.recent.take_spec(row) {
         Some(stored) => stored,
         None => {
             let sql = "SELECT payload,content_type,rest FROM windlass_job WHERE row=?1";
-            jobs.db.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
+            tables.db.settled()?.one(sql, [Col(row.0)], |row| read_at(row, 0))?.ok_or_else(missing)?
         }
     };
     if stored.bytes.is_none() {
         let sql = "SELECT payload FROM windlass_payload WHERE row=?1";
-        stored.bytes = jobs.db.one(sql, [Col(row.0)], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+        let read = |row: &SqlRow<'_>| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?));
+        stored.bytes = tables.db.settled()?.one(sql, [Col(row.0)], read)?;
     }
     let bytes = stored.bytes.take().ok_or_else(missing)?;
-    let lane = queues.lane(jobs.db, record.lane)?;
+    let lane = tables.lane(record.lane)?;
     let (kind, labels) = (lane.kind.clone(), lane.labels.clone());
-    let queue = queues.get(jobs.db, record.queue)?.name.clone();
+    let queue = tables.queue(record.queue)?.name.clone();
     Ok(Arc::new(assemble(&record, (queue, kind, labels), stored, bytes)))
 }
 
 fn assemble(record: &Record, of: (QueueName, Kind, Labels), stored: Stored, bytes: Bytes) -> JobSpec {
     let (queue, kind, labels) = of;
     let payload = Payload { content_type: stored.content_type, bytes };
-    let rest = stored.rest.unwrap_or_default();
-    JobSpec {
-        queue,
-        kind,
-        payload,
+    stored.rest.unwrap_or_default().complete(JobSpec {
         priority: record.priority,
         lifo: record.lifo,
         attempts: record.life.attempts_max,
         stalls: record.life.stalls_max,
-        timeout_ms: rest.timeout_ms,
-        retry: rest.retry.unwrap_or_default(),
         labels,
-        group: rest.group,
-        group_cap: rest.group_cap,
-        custom_id: rest.custom_id,
-        dedup: rest.dedup,
-        keep_for: rest.keep_for.unwrap_or_default(),
-        metadata: rest.metadata,
-        trace: rest.trace,
         run: record.run,
-    }
+        ..JobSpec::new(queue, kind, payload)
+    })
 }
 
 /// Payload, content type and rest, from column `at` on.
 pub(super) fn read_at(row: &SqlRow<'_>, at: usize) -> rusqlite::Result<Stored> {
     let bytes = row.get_ref(at)?.as_blob_or_null()?.map(Bytes::copy_from_slice);
-    let rest = row.get::<_, Option<Json<Rest>>>(at + 2)?.map(|rest| rest.0);
+    let rest = row.get::<_, Option<Json<SparseSpec>>>(at + 2)?.map(|rest| rest.0);
+    if let Some(field) = rest.as_ref().and_then(|rest| rest.unknown.keys().next()) {
+        let why = format!("unknown field `{field}`");
+        return Err(rusqlite::Error::FromSqlConversionFailure(at + 2, Type::Text, why.into()));
+    }
     Ok(Stored { bytes, content_type: read_type(row.get(at + 1)?), rest })
 }
 
@@ -159,7 +97,7 @@ pub(super) fn columns(spec: &JobSpec) -> Result<Columns<'_>> {
     Ok(Columns {
         payload: Some(spec.payload.bytes.as_ref()).filter(|bytes| bytes.len() <= SMALL_BYTES_MAX),
         content_type: content_type(&spec.payload.content_type),
-        rest: Rest::of(spec)?,
+        rest: SparseSpec::of(spec).to_json()?,
     })
 }
 
@@ -169,7 +107,8 @@ pub(super) fn put_payload<C: Source>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> 
     Ok(())
 }
 
-pub(super) fn replace<C: Source>(db: &mut Db<C>, row: Row, spec: &JobSpec) -> Result<()> {
+pub(super) fn replace<C: Source>(states: &mut States<'_, C>, row: Row, spec: &JobSpec) -> Result<()> {
+    let db = states.db();
     let Columns { payload, content_type, rest } = columns(spec)?;
     let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
     db.run(sql, params![Col(row.0), payload, content_type, rest])?;
@@ -209,14 +148,6 @@ pub(super) fn put_extra<C: Source>(db: &mut Db<C>, row: Row, extra: &Extra) -> R
     Ok(())
 }
 
-pub(super) fn log_range<C: Source>(db: &mut Db<C>, row: Row) -> Result<(u64, u64)> {
-    let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
-    let first = db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1", [Col(row.0)], number)?;
-    let last =
-        db.one("SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1", [Col(row.0)], number)?;
-    Ok((first.unwrap_or(0), last.map_or(0, |last| last.saturating_add(1))))
-}
-
 fn stream_code(stream: LogStream) -> i64 {
     match stream {
         LogStream::Log => 0,
@@ -225,35 +156,50 @@ fn stream_code(stream: LogStream) -> i64 {
     }
 }
 
-pub(super) fn append_log<C: Source>(
-    db: &mut Db<C>,
-    row: Row,
-    (first, attempt): (u64, u32),
-    lines: Vec<LogLine>,
-) -> Result<()> {
-    let sql = "INSERT INTO windlass_log(row,number,attempt,at,stream,text) VALUES(?1,?2,?3,?4,?5,?6)";
-    for (number, line) in (first..).zip(lines) {
-        let text = line.text.as_ref();
-        db.run(sql, params![Col(row.0), Col(number), attempt, Col(line.at), stream_code(line.stream), text])?;
+impl<C: Source> LogTables for SqliteTables<C> {
+    fn log_range(&mut self, row: Row) -> Result<(u64, u64)> {
+        let number = |row: &SqlRow<'_>| Ok(row.get::<_, Col<u64>>(0)?.0);
+        let first = self.db.others().one(
+            "SELECT number FROM windlass_log WHERE row=?1 ORDER BY number LIMIT 1",
+            [Col(row.0)],
+            number,
+        )?;
+        let last = self.db.others().one(
+            "SELECT number FROM windlass_log WHERE row=?1 ORDER BY number DESC LIMIT 1",
+            [Col(row.0)],
+            number,
+        )?;
+        Ok((first.unwrap_or(0), last.map_or(0, |last| last.saturating_add(1))))
     }
-    Ok(())
-}
 
-pub(super) fn log<C: Source>(db: &mut Db<C>, row: Row, from: u64, max: usize) -> Result<Vec<(u32, LogLine)>> {
-    let sql = "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
-    db.all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
-        let stream = match row.get::<_, i64>(2).unwrap_or_default() {
-            1 => LogStream::Stdout,
-            2 => LogStream::Stderr,
-            _ => LogStream::Log,
-        };
-        let text = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes_or_null()?.unwrap_or_default());
-        let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
-        Ok((row.get(0).unwrap_or_default(), LogLine { at, stream, text }))
-    })
-}
+    fn append_log(&mut self, row: Row, first: u64, attempt: u32, lines: Vec<LogLine>) -> Result<()> {
+        let sql = "INSERT INTO windlass_log(row,number,attempt,at,stream,text) VALUES(?1,?2,?3,?4,?5,?6)";
+        for (number, line) in (first..).zip(lines) {
+            let text = line.text.as_ref();
+            self.db
+                .others()
+                .run(sql, params![Col(row.0), Col(number), attempt, Col(line.at), stream_code(line.stream), text])?;
+        }
+        Ok(())
+    }
 
-pub(super) fn trim_log<C: Source>(db: &mut Db<C>, row: Row, before: u64) -> Result<()> {
-    db.run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
-    Ok(())
+    fn log(&mut self, row: Row, from: u64, max: usize) -> Result<Vec<(u32, LogLine)>> {
+        let sql =
+            "SELECT attempt,at,stream,text FROM windlass_log WHERE row=?1 AND number>=?2 ORDER BY number LIMIT ?3";
+        self.db.others().all(sql, params![Col(row.0), Col(from), limit(max)], |row| {
+            let stream = match row.get::<_, i64>(2).unwrap_or_default() {
+                1 => LogStream::Stdout,
+                2 => LogStream::Stderr,
+                _ => LogStream::Log,
+            };
+            let text = Bytes::copy_from_slice(row.get_ref(3)?.as_bytes_or_null()?.unwrap_or_default());
+            let at = Timestamp::from_ms(row.get(1).unwrap_or_default());
+            Ok((row.get(0).unwrap_or_default(), LogLine { at, stream, text }))
+        })
+    }
+
+    fn trim_log(&mut self, row: Row, before: u64) -> Result<()> {
+        self.db.others().run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
+        Ok(())
+    }
 }

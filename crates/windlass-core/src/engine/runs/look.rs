@@ -1,8 +1,9 @@
 //! Looking runs up, listing and removing them.
 
 use super::super::Step;
-use super::super::cursor::Cursor;
 use super::super::rows::RunRow;
+use super::super::scan::Cursor;
+use super::super::tables::Position;
 use super::super::tables::{RunWalk, Tables};
 use crate::error::{Error, Result};
 use crate::id::RunId;
@@ -36,7 +37,7 @@ impl<T: Tables> Step<'_, T> {
     pub fn list_runs(&mut self, request: &RunList) -> Result<RunPage> {
         request.check()?;
         let question = format!("runs {:?} {:?}", request.state, request.order);
-        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        let cursor = request.cursor.as_deref().map(|text| Cursor::<Position>::decode(text, &question)).transpose()?;
         let descending = request.order == ListOrder::Descending;
         let (after, limit) = (cursor.map(|cursor| cursor.queue), request.limit as usize);
         let found = self.tables.runs(RunWalk { state: request.state, descending, after, limit: limit + 1 })?;
@@ -51,7 +52,8 @@ impl<T: Tables> Step<'_, T> {
             };
             page.runs.push(run);
             if more {
-                page.cursor = Some(Cursor { queue: seq, state: State::Scheduled, position: None }.encode(&question));
+                page.cursor =
+                    Some(Cursor::<Position> { queue: seq, state: State::Scheduled, position: None }.encode(&question));
             }
         }
         Ok(page)

@@ -5,13 +5,13 @@ pub(super) mod text;
 
 use super::RedisStore;
 use super::enqueue::{Lanes, PIECE_BYTES};
-use super::list::Cursor;
 use crate::reply::{Items, maybe_time, number, odd, time};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steps::{Told, message_flags, refused};
 use text::{Record, digits, item, state, state_letter, view};
+use windlass_core::engine::Cursor;
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
@@ -442,14 +442,13 @@ impl RunStore for RedisStore {
     async fn list_runs(&self, request: RunList) -> Result<RunPage> {
         request.check()?;
         let question = format!("runs {:?} {:?}", request.state, request.order);
-        let cursor = request.cursor.as_deref().map(|text| Cursor::decode(text, &question)).transpose()?;
+        let cursor = request.cursor.as_deref().map(|text| Cursor::<Bytes>::decode(text, &question)).transpose()?;
         let mut listed = self.runs_after(&request, cursor.map(|cursor| cursor.queue), request.limit + 1).await?;
         let more = listed.len() > request.limit as usize;
         listed.truncate(request.limit as usize);
-        let cursor = listed
-            .last()
-            .filter(|_| more)
-            .map(|last| Cursor { queue: last.place, state: State::Scheduled, place: None }.encode(&question));
+        let cursor = listed.last().filter(|_| more).map(|last| {
+            Cursor::<Bytes> { queue: last.place, state: State::Scheduled, position: None }.encode(&question)
+        });
         let runs = listed.iter().map(|listed| view(listed.id, listed.record.as_ref(), listed.broken));
         Ok(RunPage { runs: runs.collect::<Result<_>>()?, cursor })
     }

@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, Skip, Work, advance, foresee};
+use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, Skip, Work, advance, foresee};
 use windlass_core::id::JobId;
 
 const DEPLOY: &str = "
@@ -136,7 +136,7 @@ fn it_reads_what_it_was_given_and_tells_what_it_says() {
     assert_eq!(exit.outputs, BTreeMap::from([("stage".into(), "live".into()), ("url".into(), "https://x".into())]));
     assert_eq!(run.payload("tell"), json!({"url": "https://x"}));
     run.end("tell", Outcome::Succeeded, &[]);
-    assert_eq!(run.progress.result, Some(RunResult::Succeeded));
+    assert_eq!(run.progress.result, Some(Outcome::Succeeded));
     // A number that is written down stays one, and so does a default.
     let literal = MAIN.replace("\"${{ needs.build.outputs.n }}\"", "7");
     let mut run = Run::new(&good(&literal, &[("sub/deploy.yml", DEPLOY)]), json!({"deploy": true}));

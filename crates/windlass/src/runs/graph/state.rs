@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_core::Result;
-use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, RunResult, advance, resume, settle};
+use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, advance, resume, settle};
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::store::{RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
@@ -219,12 +219,7 @@ impl GraphState {
 
     /// The state of the run in the store.
     pub(super) fn run_state(&self) -> RunState {
-        match self.progress.result {
-            None => RunState::Running,
-            Some(RunResult::Succeeded) => RunState::Succeeded,
-            Some(RunResult::Failed) => RunState::Failed,
-            Some(RunResult::Cancelled) => RunState::Cancelled,
-        }
+        self.progress.result.map_or(RunState::Running, RunState::from)
     }
 
     /// A short text for listings.
