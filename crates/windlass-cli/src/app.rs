@@ -3,11 +3,11 @@
 use crate::cli::Cli;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::scheme;
 use crate::ui::Ui;
 use std::sync::Arc;
 use windlass::Error;
 use windlass::core::store::Store;
+use windlass_operate::store_url;
 use windlass_sqlite::Options;
 
 /// What every command has at hand.
@@ -94,7 +94,7 @@ impl App {
             Failure::usage("no store is named")
                 .hint("say --store sqlite://jobs.db, set WINDLASS_STORE, or write `store = \"…\"` into windlass.toml")
         })?;
-        scheme::check(url)?;
+        store_url::check(url)?;
         if url.starts_with("memory") {
             self.ui.note("note: memory:// is empty at the start of every command and gone at its end");
         }

@@ -2,7 +2,6 @@
 
 use crate::failure::Failure;
 use crate::strict;
-use crate::values::{RetryText, Span, pair};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -14,6 +13,7 @@ use windlass::core::job::{Dedup, DedupBy, DedupMode, Due, JobSpec, KeepFor, PAYL
 use windlass::core::name::{CustomId, DedupKey, GroupName, Kind, Label, Labels, QueueName};
 use windlass::core::payload::{JSON, Payload};
 use windlass::core::time::Timestamp;
+use windlass_operate::values::{RetryText, Span, pair};
 
 /// A job as it is typed.
 #[derive(Debug, Default, Args, Deserialize)]

@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use serde_json::json;
 use windlass::core::job::State;
-use windlass::core::name::QueueName;
 use windlass::core::store::{ChangeMany, ChangeManyOp, Filter, QueueStatus, Store};
 
 /// Jobs of one step: short enough that nobody else waits for long.
@@ -30,7 +29,7 @@ impl Many<'_> {
                 Ok(answer) => answer,
                 Err(error) if changed > 0 => {
                     return Err(Failure::from(error)
-                        .hint(format!("{} changed before that", crate::values::count(changed, "job"))));
+                        .hint(format!("{} changed before that", windlass_operate::text::count(changed, "job"))));
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -69,24 +68,10 @@ pub(crate) fn expected(op: ChangeManyOp, filter: &Filter, queue: &QueueStatus) -
     states.iter().map(|state| of(*state)).sum()
 }
 
-/// A queue that must be there.
-pub(crate) async fn queue(store: &dyn Store, name: &QueueName) -> Result<QueueStatus, Failure> {
-    let queues = store.queues().await?;
-    let names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
-    queues.into_iter().find(|queue| queue.name == *name).ok_or_else(|| {
-        let known: Vec<&str> = names.iter().map(String::as_str).collect();
-        let failure = Failure::not_found(format!("there is no queue `{name}`"));
-        match crate::values::nearest(name.as_str(), &known) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint("windlass queues list shows what there is"),
-        }
-    })
-}
-
 /// Says how many.
 pub(crate) fn report(app: &App, done: &str, changed: u64) -> Result<(), Failure> {
     if app.ui.json {
         return app.ui.json(&json!({ "changed": changed }));
     }
-    app.ui.line(format_args!("{} {done}", crate::values::count(changed, "job")))
+    app.ui.line(format_args!("{} {done}", windlass_operate::text::count(changed, "job")))
 }

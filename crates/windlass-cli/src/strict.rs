@@ -61,7 +61,10 @@ impl<'de> Visitor<'de> for Look {
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             if seen.contains(&key) {
-                return Err(A::Error::custom(format_args!("the key `{}` comes twice", crate::values::short(&key))));
+                return Err(A::Error::custom(format_args!(
+                    "the key `{}` comes twice",
+                    windlass_operate::text::excerpt(&key)
+                )));
             }
             seen.insert(key);
             entries.next_value::<Anything>()?;

@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, say};
 use crate::ui::ERROR;
-use crate::values::count;
 use std::io::Read;
 use std::path::Path;
 use windlass::graph::yaml::{self, InputError, Problems, Workflow};
+use windlass_operate::text::count;
 
 /// The reader refuses what is longer; it must have seen a little more to say so.
 const BYTES_MAX: u64 = (8 << 20) + 1;

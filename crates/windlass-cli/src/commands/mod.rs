@@ -6,7 +6,6 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;
 pub(crate) mod explain;
-mod explain_run;
 pub(crate) mod feed;
 pub(crate) mod groups;
 pub(crate) mod jobs;

@@ -1,11 +1,10 @@
 //! `windlass plan`: what a run of a workflow would do.
 
 use crate::app::App;
-use crate::draw_graph::{self, Canvas, Look, Mark};
+use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::table::{Table, text, whole};
 use crate::ui::STRONG;
-use crate::values::{Span, clean, count, pair};
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,6 +12,9 @@ use std::process::ExitCode;
 use windlass::core::graph::{Accepts, Graph, Node, Skip, Source, Work, foresee};
 use windlass::core::schedule::Rule;
 use windlass::graph::yaml::{Trigger, Workflow};
+use windlass_operate::run_view::{NodeState, NodeSummary, node_title};
+use windlass_operate::text::{count, printable};
+use windlass_operate::values::{Span, pair};
 
 const AFTER: &str = "\
 No store is needed, and nothing is run. A condition that reads only inputs and env is worked out; what depends on how \
@@ -52,8 +54,8 @@ impl Plan {
             return Ok(ExitCode::SUCCESS);
         }
         app.ui.line(headline(&workflow, &inputs, &levels, &skips))?;
-        let look = |at: usize| Look {
-            mark: if skips[at].is_some() { Mark::Skipped } else { Mark::Waiting },
+        let look = |at: usize| NodeSummary {
+            state: if skips[at].is_some() { NodeState::Skipped } else { NodeState::Waiting },
             note: rows(&graph.nodes[at]).unwrap_or_default(),
         };
         app.ui.line("")?;
@@ -74,7 +76,7 @@ fn headline(workflow: &Workflow, inputs: &Value, levels: &[usize], skips: &[Opti
     let deep = levels.iter().max().map_or(0, |most| most + 1);
     let mut line = format!(
         "{STRONG}{}{STRONG:#}: {} in {}",
-        clean(&graph.name),
+        printable(&graph.name),
         count(jobs as u64, "job"),
         count(deep as u64, "level")
     );
@@ -90,7 +92,7 @@ fn headline(workflow: &Workflow, inputs: &Value, levels: &[usize], skips: &[Opti
     }
     if let Some(map) = inputs.as_object().filter(|map| !map.is_empty()) {
         let pairs: Vec<String> =
-            map.iter().map(|(name, value)| format!("{name}={}", clean(&value_text(value)))).collect();
+            map.iter().map(|(name, value)| format!("{name}={}", printable(&value_text(value)))).collect();
         line += &format!("\ninputs: {}", pairs.join(", "));
     }
     line
@@ -98,7 +100,7 @@ fn headline(workflow: &Workflow, inputs: &Value, levels: &[usize], skips: &[Opti
 
 fn rule_text(rule: &Rule) -> String {
     match rule {
-        Rule::Cron { expression, zone } => format!("{} ({})", clean(expression), clean(zone)),
+        Rule::Cron { expression, zone } => format!("{} ({})", printable(expression), printable(zone)),
         Rule::Every { ms } => format!("every {}", Span { ms: *ms }),
     }
 }
@@ -116,7 +118,7 @@ fn rows(node: &Node) -> Option<String> {
 }
 
 fn table(graph: &Graph, skips: &[Option<Skip>]) -> Table {
-    let titled = graph.nodes.iter().any(|node| draw_graph::title(node).is_some());
+    let titled = graph.nodes.iter().any(|node| node_title(node).is_some());
     let mut table = match titled {
         true => Table::new(&["JOB", "NAME", "DOES", "NEEDS", "QUEUE", "NOTES"]),
         false => Table::new(&["JOB", "DOES", "NEEDS", "QUEUE", "NOTES"]),
@@ -134,7 +136,7 @@ fn table(graph: &Graph, skips: &[Option<Skip>]) -> Table {
             text(notes(graph, node, skips[at].as_ref()).join("; ")),
         ];
         if titled {
-            cells.insert(1, text(draw_graph::title(node).unwrap_or("")));
+            cells.insert(1, text(node_title(node).unwrap_or("")));
         }
         table.row(cells);
     }

@@ -3,12 +3,12 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::table::{Cell, Table, number, text, whole};
-use crate::values::relative;
 use clap::Args;
 use comfy_table::Color;
 use std::process::ExitCode;
 use windlass::core::store::{Kinds, WorkerStatus};
 use windlass::core::time::Timestamp;
+use windlass_operate::text::relative_time;
 
 const AFTER: &str = "\
 A worker that was not heard of for its own time is shown as dead until it is pruned. With --json: what the worker said \
@@ -57,7 +57,7 @@ fn row(worker: &WorkerStatus, now: Timestamp) -> Vec<Cell> {
         text(&beat.worker),
         live,
         number(format_args!("{}/{}", beat.running, beat.slots)),
-        whole(relative(worker.seen_at, now)),
+        whole(relative_time(worker.seen_at, now)),
         text(joined(&beat.queues)),
         text(kinds),
         text(joined(beat.labels.iter())),

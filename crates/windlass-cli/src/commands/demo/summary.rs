@@ -3,9 +3,9 @@
 use super::audit::Findings;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::values::clean;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use windlass_operate::text::printable as clean;
 
 /// The demo in numbers. The names are documented: programs read them.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -1,15 +1,15 @@
 //! Queues, workers, jobs and schedules.
 
 use super::{Finding, file};
-use crate::commands::explain::{hint, quoted, sentence};
 use crate::failure::Failure;
-use crate::values::{about, clean, count, relative};
 use std::collections::{BTreeMap, BTreeSet};
 use windlass::core::job::{JobSummary, State};
 use windlass::core::name::QueueName;
 use windlass::core::schedule::Rule;
 use windlass::core::store::{Filter, LIST_MAX, ListOrder, ListRequest, Reason, Store, StoreInfo};
 use windlass::core::time::Timestamp;
+use windlass_operate::explain::{hint, sentence};
+use windlass_operate::text::{count, printable, relative_time, rough_duration, shell_quoted};
 
 /// So many jobs of a queue are asked why they wait, one of each kind.
 const KINDS_MAX: usize = 20;
@@ -28,24 +28,24 @@ pub(super) async fn queues(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
         if settings.paused && waiting > 0 {
             findings.push(
                 Finding::warning("paused", format!("`{name}` is paused, and {} on it", count(waiting, "job")))
-                    .hint(format!("windlass queues resume {}", quoted(name.as_str()))),
+                    .hint(format!("windlass queues resume {}", shell_quoted(name.as_str()))),
             );
         }
         for kind in settings.paused_kinds.iter().filter(|_| queue.counts.ready > 0) {
-            findings.push(
-                Finding::warning("paused", format!("the kind `{kind}` of `{name}` is paused")).hint(format!(
+            findings.push(Finding::warning("paused", format!("the kind `{kind}` of `{name}` is paused")).hint(
+                format!(
                     "windlass queues resume {} --kind {}",
-                    quoted(name.as_str()),
-                    quoted(kind.as_str())
-                )),
-            );
+                    shell_quoted(name.as_str()),
+                    shell_quoted(kind.as_str())
+                ),
+            ));
         }
         if settings.len_max.is_some_and(|max| waiting >= max) {
             findings.push(
                 Finding::error("full", format!("`{name}` holds {waiting} waiting jobs and refuses more")).hint(
                     format!(
                         "add workers, or raise it: windlass queues set {} --max-length none",
-                        quoted(name.as_str())
+                        shell_quoted(name.as_str())
                     ),
                 ),
             );
@@ -65,7 +65,7 @@ pub(super) async fn workers(store: &dyn Store) -> Result<Vec<Finding>, Failure> 
     let (workers, now) = (store.workers().await?, store.now().await?);
     let mut findings = Vec::new();
     for dead in workers.iter().filter(|worker| !worker.live) {
-        let seen = relative(dead.seen_at, now);
+        let seen = relative_time(dead.seen_at, now);
         findings.push(
             Finding::warning(
                 "workers",
@@ -187,7 +187,7 @@ async fn expired(
     let jobs = store.get(active.iter().map(|job| job.id).collect()).await?;
     let leases = jobs.iter().flatten().filter_map(|job| job.lease.as_ref());
     let late: Vec<u64> = leases.map(|lease| now.ms_since(lease.expires_at)).filter(|ms| *ms > LATE_MS).collect();
-    let longest = late.iter().max().copied().map(about);
+    let longest = late.iter().max().copied().map(rough_duration);
     Ok(longest.map(|longest| {
         let text = format!(
             "{} of `{queue}` ran out, up to {longest} ago, and not taken back",
@@ -201,7 +201,7 @@ async fn expired(
 fn overdue(queue: &QueueName, scheduled: &[JobSummary], now: Timestamp) -> Option<Finding> {
     let late: Vec<u64> =
         scheduled.iter().filter_map(|job| job.due_at).map(|due| now.ms_since(due)).filter(|ms| *ms > LATE_MS).collect();
-    let longest = late.iter().max().copied().map(about);
+    let longest = late.iter().max().copied().map(rough_duration);
     longest.map(|longest| {
         let text =
             format!("{} of `{queue}` due, up to {longest} ago, and not made ready", count(late.len() as u64, "job"));
@@ -213,14 +213,14 @@ fn overdue(queue: &QueueName, scheduled: &[JobSummary], now: Timestamp) -> Optio
 fn failures(queue: &QueueName, failed: &[JobSummary], total: u64) -> Vec<Finding> {
     let mut by_error: BTreeMap<String, usize> = BTreeMap::new();
     for job in failed.iter().filter(|job| !job.quarantined) {
-        let error = clean(job.last_error.as_deref().unwrap_or("no reason was given"));
+        let error = printable(job.last_error.as_deref().unwrap_or("no reason was given"));
         *by_error.entry(error.chars().take(100).collect()).or_default() += 1;
     }
     let mut errors: Vec<(String, usize)> = by_error.into_iter().collect();
     errors.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let of =
         if total > failed.len() as u64 { format!(" (of the last {} of {total})", failed.len()) } else { String::new() };
-    let which = format!("--queue {} --state failed", quoted(queue.as_str()));
+    let which = format!("--queue {} --state failed", shell_quoted(queue.as_str()));
     let say = |(error, number): (String, usize)| {
         Finding::warning("failed", format!("{} of `{queue}`{of}: {error}", count(number as u64, "failed job")))
             .hint(format!("windlass jobs list {which}; when it is mended: windlass jobs retry {which}"))
@@ -236,20 +236,20 @@ pub(super) async fn schedules(store: &dyn Store, info: &StoreInfo) -> Result<Vec
         let name = &schedule.name;
         let late_ms = schedule.next_tick.map_or(0, |tick| now.ms_since(tick));
         if late_ms > LATE_MS {
-            let text = format!("`{name}` should have ticked {} ago", about(late_ms));
+            let text = format!("`{name}` should have ticked {} ago", rough_duration(late_ms));
             findings.push(Finding::error("schedules", text)
                 .hint("no maintenance is running: start a worker, any one does it; or its tick cannot be handled: see the workers' log"));
         }
         if matches!(schedule.rule, Rule::Cron { .. }) && schedule.rule.check().is_err() {
             findings.push(
                 Finding::error("schedules", format!("the rule of `{name}` cannot be read any more"))
-                    .hint(format!("windlass schedules add {} … replaces it", quoted(name.as_str()))),
+                    .hint(format!("windlass schedules add {} … replaces it", shell_quoted(name.as_str()))),
             );
         }
     }
     let readable = schedules.iter().map(|schedule| schedule.name.as_str()).collect();
     for name in damaged(info, &readable) {
-        let shell = quoted(&name);
+        let shell = shell_quoted(&name);
         findings.push(Finding::error("schedules", format!("`{name}` is damaged and never ticks")).hint(format!(
             "windlass schedules add {shell} … replaces it, windlass schedules remove {shell} --yes removes it"
         )));

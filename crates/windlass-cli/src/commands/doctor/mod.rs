@@ -8,11 +8,11 @@ mod time;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::ui::{ERROR, GOOD, STRONG, WARNING};
-use crate::values::clean;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
 use windlass::core::store::{Durability, Store, StoreInfo};
+use windlass_operate::text::printable;
 
 const AFTER: &str = "\
 Changes nothing. Each finding has a severity (ok, info, warning, error) and says what to do; the exit code is 1 when there \
@@ -168,9 +168,9 @@ fn print(app: &App, finding: &Finding) -> Result<(), Failure> {
         Severity::Warning => (WARNING, "warning"),
         Severity::Error => (ERROR, "error"),
     };
-    app.ui.line(format_args!("{style}{word:<8}{style:#}{:<12}{}", finding.check, clean(&finding.message)))?;
+    app.ui.line(format_args!("{style}{word:<8}{style:#}{:<12}{}", finding.check, printable(&finding.message)))?;
     match &finding.hint {
-        Some(hint) => app.ui.line(format_args!("{:20}next: {}", "", clean(hint))),
+        Some(hint) => app.ui.line(format_args!("{:20}next: {}", "", printable(hint))),
         None => Ok(()),
     }
 }

@@ -8,7 +8,6 @@ use super::{ids, lost_answer, send};
 use crate::app::App;
 use crate::failure::{Failure, say};
 use crate::job_input::JobInput;
-use crate::values::{count, unknown_field};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -20,6 +19,7 @@ use tokio::sync::mpsc;
 use windlass::core::id::Ids;
 use windlass::core::job::{NewJob, PAYLOAD_BYTES_MAX};
 use windlass::core::store::{Enqueued, Store};
+use windlass_operate::text::{count, unknown_field_hint};
 
 /// Jobs of one call.
 const BATCH: usize = 1_000;
@@ -313,7 +313,7 @@ impl<R: Read> Lines<R> {
             let text = error.to_string();
             let place = format!(" at line {} column", error.line());
             let text = text.replace(&place, " at column");
-            match unknown_field(&text) {
+            match unknown_field_hint(&text) {
                 // All the fields there are would hide the one that was meant.
                 Some(advice) => Failure::usage(text.split(", expected").next().unwrap_or(&text)).hint(advice),
                 None => Failure::usage(text),

@@ -6,7 +6,6 @@ use crate::app::App;
 use crate::commands::unless_interrupted;
 use crate::failure::Failure;
 use crate::job_input::JobInput;
-use crate::values::Span;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,6 +18,7 @@ use windlass::core::random::StrongRandom;
 use windlass::core::store::{EnqueueRequest, Enqueued, Store, WaitFor};
 use windlass::core::time::SystemClock;
 use windlass::{Error, Result as StoreResult};
+use windlass_operate::values::Span;
 
 /// How long a wait goes without a look of its own, in case a wake-up gets lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -195,7 +195,7 @@ fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failu
             .hint("keep it for a while with --keep-succeeded 5m"));
     };
     if app.ui.json {
-        let result = job.result.as_ref().map(crate::view::payload);
+        let result = job.result.as_ref().map(windlass_operate::job_view::payload_json);
         app.ui.json(&json!({ "id": id, "state": job.state, "result": result, "failure": job.failures.last() }))?;
     }
     match job.state {
@@ -206,7 +206,8 @@ fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failu
             Ok(ExitCode::SUCCESS)
         }
         state => {
-            let why = job.failures.last().map(|failure| format!(": {}", crate::values::clean(&failure.message)));
+            let why =
+                job.failures.last().map(|failure| format!(": {}", windlass_operate::text::printable(&failure.message)));
             Err(Failure::failed(format!("the job {id} is {state}{}", why.unwrap_or_default()))
                 .hint(format!("windlass jobs show {id}")))
         }

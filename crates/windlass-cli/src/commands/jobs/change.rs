@@ -4,7 +4,6 @@ use super::Which;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::many::{self, Many};
-use crate::values::count;
 use clap::Args;
 use serde_json::json;
 use std::io::Read;
@@ -12,6 +11,8 @@ use std::process::ExitCode;
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, State};
 use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Changed, Filter};
+use windlass_operate::names::find_queue;
+use windlass_operate::text::count;
 
 const RETRY_AFTER: &str = "\
 The job gets all its attempts again; its failures and logs are kept. With --json each id is a line, {id, state} or \
@@ -183,7 +184,7 @@ impl Target {
     async fn by_filter(self, app: &App, words: Words, op: ChangeManyOp) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let queues = match &self.which.queue {
-            Some(queue) => vec![many::queue(store.as_ref(), queue).await?],
+            Some(queue) => vec![find_queue(store.as_ref(), queue).await?],
             None if self.all_queues => store.queues().await?,
             None => {
                 return Err(Failure::usage("--queue is missing").hint("name it with --queue, or say --all-queues"));

@@ -4,13 +4,14 @@ use super::Which;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::table::{Cell, Table, maybe, number, state, text, whole};
-use crate::values::relative;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
 use windlass::core::job::JobSummary;
 use windlass::core::store::{LIST_MAX, ListOrder, ListRequest};
 use windlass::core::time::Timestamp;
+use windlass_operate::job_view::{listed_note, listed_time};
+use windlass_operate::text::relative_time;
 
 const AFTER: &str = "\
 Jobs come by queue and state, and within a state in the order in which they come or came; --newest turns that round. \
@@ -89,14 +90,6 @@ fn finish(app: &App, table: &Table, cursor: Option<String>) -> Result<(), Failur
 }
 
 fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {
-    let when =
-        job.finished_at.or(job.due_at).or(job.claimed_at.filter(|_| job.worker.is_some())).unwrap_or(job.created_at);
-    let note = match (&job.last_error, &job.worker) {
-        _ if job.quarantined => Some("quarantined: its stored form cannot be read".to_owned()),
-        (_, Some(worker)) => Some(format!("by {worker}")),
-        (Some(error), None) => Some(error.clone()),
-        (None, None) => job.group.as_ref().map(|group| format!("group {group}")),
-    };
     vec![
         whole(job.id),
         text(&job.queue),
@@ -104,7 +97,7 @@ fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {
         state(job.state),
         number(format_args!("{}/{}", job.attempt, job.attempts_max)),
         number(job.priority),
-        whole(relative(when, now)),
-        maybe(note),
+        whole(relative_time(listed_time(job), now)),
+        maybe(listed_note(job)),
     ]
 }

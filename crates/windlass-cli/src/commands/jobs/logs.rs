@@ -2,8 +2,6 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::follow_run::colours_only;
-use crate::job_name::JobName;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
@@ -14,6 +12,8 @@ use std::time::Duration;
 use windlass::core::id::JobId;
 use windlass::core::job::State;
 use windlass::core::store::{LogPage, LogRequest, Store, WaitFor};
+use windlass_operate::names::JobName;
+use windlass_operate::text::printable_with_colours;
 
 /// Lines of one page.
 const PAGE: u32 = 1_000;
@@ -117,7 +117,7 @@ fn print(app: &App, page: LogPage) -> Result<(), Failure> {
 
 /// What a line looks like to people; its colours end with it.
 fn for_terminal(text: &str) -> String {
-    let text = colours_only(text);
+    let text = printable_with_colours(text);
     if text.contains('\x1b') { text + "\x1b[0m" } else { text }
 }
 

@@ -3,13 +3,14 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::many::{self, Many};
-use crate::values::Span;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
 use windlass::core::job::State;
 use windlass::core::name::{Kind, QueueName};
 use windlass::core::store::{ChangeManyOp, Filter, Setting};
+use windlass_operate::names::find_queue;
+use windlass_operate::values::Span;
 
 /// Pause a queue, or one kind of it: nothing is claimed any more, what runs goes on.
 #[derive(Debug, Args)]
@@ -47,7 +48,7 @@ impl Resume {
 
 async fn set_paused(app: &App, queue: QueueName, kind: Option<Kind>, paused: bool) -> Result<ExitCode, Failure> {
     let store = app.existing()?;
-    let status = many::queue(store.as_ref(), &queue).await?;
+    let status = find_queue(store.as_ref(), &queue).await?;
     let before = match &kind {
         Some(kind) => status.settings.paused_kinds.contains(kind),
         None => status.settings.paused,
@@ -158,7 +159,7 @@ struct Removal {
 impl Removal {
     async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let queue = many::queue(store.as_ref(), &self.queue).await?;
+        let queue = find_queue(store.as_ref(), &self.queue).await?;
         let filter = Filter { queue: Some(self.queue), state: self.state, ..Filter::default() };
         let total = many::expected(self.op, &filter, &queue);
         let name = &queue.name;

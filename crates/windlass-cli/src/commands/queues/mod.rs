@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::table::{Table, number, text};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
-use windlass::core::store::QueueStatus;
+use windlass_operate::queue_view::settings_note;
 
 /// Look at queues and change them.
 #[derive(Debug, Subcommand)]
@@ -65,7 +65,7 @@ impl List {
                 [counts.scheduled, counts.ready, counts.active, counts.succeeded, counts.failed, counts.cancelled];
             let mut row = vec![text(&queue.name)];
             row.extend(numbers.map(number));
-            row.push(text(note(&queue)));
+            row.push(text(settings_note(&queue.settings)));
             table.row(row);
         }
         if !app.ui.json {
@@ -77,18 +77,4 @@ impl List {
         store.close().await?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// What is special about a queue, in a few words.
-fn note(queue: &QueueStatus) -> String {
-    let settings = &queue.settings;
-    let mut notes = Vec::new();
-    if settings.paused {
-        notes.push("paused".to_owned());
-    }
-    notes.extend(settings.paused_kinds.iter().map(|kind| format!("{kind} paused")));
-    notes.extend(settings.cap.map(|cap| format!("cap {cap}")));
-    notes.extend(settings.rate.map(|rate| format!("rate {}", crate::values::rate_text(rate))));
-    notes.extend(settings.len_max.map(|max| format!("at most {max}")));
-    notes.join(", ")
 }

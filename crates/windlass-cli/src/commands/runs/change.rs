@@ -3,9 +3,8 @@
 use crate::app::App;
 use crate::commands::run::started;
 use crate::failure::Failure;
+use crate::failure::exit_code;
 use crate::follow_run;
-use crate::run_view::{RunName, exit_code, read};
-use crate::values::{count, pair};
 use crate::workflow_file::refused;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -15,6 +14,10 @@ use std::sync::Arc;
 use windlass::core::graph::Graph;
 use windlass::graph::yaml::{Input, InputKind, Workflow};
 use windlass::runs::{Rerun as What, RunStatus, Runs};
+use windlass_operate::names::RunName;
+use windlass_operate::run_view::read_run;
+use windlass_operate::text::count;
+use windlass_operate::values::pair;
 
 const CANCEL_AFTER: &str = "\
 When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far.
@@ -91,7 +94,7 @@ impl Rerun {
         let run = self.id.find(store.as_ref()).await?;
         let runs = Runs::new(Arc::clone(&store));
         // What happened before is not told again.
-        let before = if self.follow { Some(read(&runs, run).await?) } else { None };
+        let before = if self.follow { Some(read_run(&runs, run).await?) } else { None };
         let nodes = runs.rerun(run, what).await?;
         let ui = if self.follow { app.ui.undeterred() } else { app.ui };
         if ui.json {

@@ -3,13 +3,13 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::job_input::JobInput;
-use crate::values::{Span, Wrong};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 use windlass::core::job::Due;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{CatchUp, Overlap, Rule, Schedule};
 use windlass::core::time::Timestamp;
+use windlass_operate::values::{InvalidValue, Span};
 
 const AFTER: &str = "\
 A schedule of this name that is there already is changed; when its rule and start stay the same, so does its next tick. \
@@ -65,12 +65,12 @@ enum OverlapArg {
     Skip,
 }
 
-fn catch_up(text: &str) -> Result<CatchUp, Wrong> {
+fn catch_up(text: &str) -> Result<CatchUp, InvalidValue> {
     match text.split_once(':') {
         None if text == "skip" => Ok(CatchUp::Skip),
         None if text == "latest" => Ok(CatchUp::Latest),
         Some(("all", max)) if max.parse::<u32>().is_ok() => Ok(CatchUp::All { max: max.parse().unwrap_or(0) }),
-        _ => Err(Wrong("write skip, latest, or all:MAX, such as all:10".to_owned())),
+        _ => Err(InvalidValue("write skip, latest, or all:MAX, such as all:10".to_owned())),
     }
 }
 

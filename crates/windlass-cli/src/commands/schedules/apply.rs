@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::values::pair;
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
 use std::process::ExitCode;
@@ -13,6 +12,7 @@ use windlass::core::payload::Payload;
 use windlass::core::schedule::Schedule;
 use windlass::graph::yaml::Trigger;
 use windlass::runs::StartRun;
+use windlass_operate::values::pair;
 
 const AFTER: &str = "\
 Each tick enqueues a job that starts the run; any `windlass worker` on its queue takes it. The schedules are named after the \

@@ -1,6 +1,5 @@
 //! `windlass schedules pause`, `resume`, `run` and `remove`.
 
-use super::find;
 use crate::app::App;
 use crate::commands::enqueue::ids;
 use crate::failure::Failure;
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{Schedule, trigger};
 use windlass::core::store::FireOutcome;
+use windlass_operate::names::find_schedule;
 
 /// Pause a schedule: its ticks pass without a job and are not made up for.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ impl Resume {
 
 async fn set_paused(app: &App, name: &ScheduleName, paused: bool) -> Result<ExitCode, Failure> {
     let store = app.existing()?;
-    let (stored, now) = (find(store.as_ref(), name).await?, store.now().await?);
+    let (stored, now) = (find_schedule(store.as_ref(), name).await?, store.now().await?);
     let before = stored.paused;
     let changed = Schedule { paused, ..stored.clone() }.arm(Some(&stored), now)?;
     if before != paused {
@@ -72,12 +72,12 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let name = find(store.as_ref(), &self.name).await?.name;
+        let name = find_schedule(store.as_ref(), &self.name).await?.name;
         let id = ids().next();
         match trigger(store.as_ref(), &name, id).await? {
             FireOutcome::Fired { jobs } => {
                 // Another job may stand for it, by its dedup key.
-                let last = find(store.as_ref(), &name).await?.last_job.filter(|_| jobs == 0);
+                let last = find_schedule(store.as_ref(), &name).await?.last_job.filter(|_| jobs == 0);
                 let id = last.unwrap_or(id);
                 if app.ui.json {
                     app.ui.json(&json!({ "schedule": name, "id": id, "created": jobs > 0 }))?;

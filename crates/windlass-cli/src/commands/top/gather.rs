@@ -5,7 +5,6 @@ use super::meter::Meter;
 use super::snapshot::{QueueLine, Snapshot, WorkerLine, group};
 use super::state::Event;
 use crate::failure::Failure;
-use crate::secrets::masked;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -15,6 +14,7 @@ use windlass::core::job::{JobSummary, State};
 use windlass::core::store::{
     FeedCursor, FeedRequest, Filter, ListOrder, ListRequest, QueueStatus, Store, StoreInfo, WaitFor,
 };
+use windlass_operate::store_url::masked;
 
 /// No more often than this, however much happens.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -1,45 +1,45 @@
-//! What is typed on a command line and in a bulk file: times, rates, retry policies, `key=value`.
+//! Values as people type them, on a command line and in a bulk file: durations, rates, retry policies, `key=value`.
 
+use crate::text::{TIME_UNITS, excerpt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use windlass::core::rate::Rate;
 use windlass::core::retry::RetryPolicy;
-use windlass::core::time::Timestamp;
 
-/// Why a value was refused, in a sentence.
+/// Why a typed value is invalid, in a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong(pub(crate) String);
+pub struct InvalidValue(pub String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for InvalidValue {}
 
-/// Units, the longest first.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-
-/// A length of time: `500ms`, `30s`, `5m`, `2h`, `7d`.
+/// A duration as it is typed: `500ms`, `30s`, `5m`, `2h`, `7d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) ms: u64,
+pub struct Span {
+    /// Its length in milliseconds.
+    pub ms: u64,
 }
 
 impl Span {
-    pub(crate) fn duration(self) -> Duration {
+    /// The same as a [`Duration`].
+    pub fn duration(self) -> Duration {
         Duration::from_millis(self.ms)
     }
 }
 
 impl FromStr for Span {
-    type Err = Wrong;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let wrong = |why: &str| Wrong(format!("`{}` {why}; write it as 500ms, 30s, 5m, 2h or 7d", short(text)));
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let wrong =
+            |why: &str| InvalidValue(format!("`{}` {why}; write it as 500ms, 30s, 5m, 2h or 7d", excerpt(text)));
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         if number.is_empty() {
@@ -49,7 +49,7 @@ impl FromStr for Span {
             return Err(wrong("has no unit"));
         }
         let (_, unit_ms) =
-            UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(|| wrong("has no unit I know"))?;
+            TIME_UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(|| wrong("has no unit I know"))?;
         let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
         ms.map(|ms| Self { ms }).ok_or_else(|| wrong("is longer than I can count"))
     }
@@ -57,7 +57,7 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = UNITS.into_iter().find(|(_, unit_ms)| self.ms >= *unit_ms && self.ms.is_multiple_of(*unit_ms));
+        let exact = TIME_UNITS.into_iter().find(|(_, unit_ms)| self.ms >= *unit_ms && self.ms.is_multiple_of(*unit_ms));
         let (unit, unit_ms) = exact.unwrap_or(("ms", 1));
         write!(f, "{}{unit}", self.ms / unit_ms)
     }
@@ -75,53 +75,46 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-fn from_text<'de, T: FromStr<Err = Wrong>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn from_text<'de, T: FromStr<Err = InvalidValue>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// About how long, for people: `3m`, `2h`.
-pub(crate) fn about(ms: u64) -> String {
-    let (unit, unit_ms) = UNITS.into_iter().find(|(_, unit_ms)| ms >= *unit_ms).unwrap_or(("ms", 1));
-    format!("{}{unit}", ms / unit_ms)
-}
-
-/// How far a time lies from `now`: `3m ago`, `in 2h`.
-pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
-    if time > now { format!("in {}", about(time.ms_since(now))) } else { format!("{} ago", about(now.ms_since(time))) }
-}
-
-/// A rate such as `100/1m`.
+/// A rate as it is typed: `100/1m` is a hundred starts a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RateText(pub(crate) Rate);
+pub struct RateText(pub Rate);
 
 impl FromStr for RateText {
-    type Err = Wrong;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let wrong = || Wrong(format!("`{}` is no rate; write how many starts in how long, as 100/1m", short(text)));
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let wrong =
+            || InvalidValue(format!("`{}` is no rate; write how many starts in how long, as 100/1m", excerpt(text)));
         let (limit, window) = text.split_once('/').ok_or_else(wrong)?;
         let limit = limit.parse().map_err(|_| wrong())?;
         let Span { ms: per_ms } = window.parse()?;
         let rate = Rate { limit, per_ms };
-        rate.check().map_err(|error| Wrong(error.to_string()))?;
+        rate.check().map_err(|error| InvalidValue(error.to_string()))?;
         Ok(Self(rate))
     }
 }
 
-/// The way a rate is written.
-pub(crate) fn rate_text(rate: Rate) -> String {
+/// The form of a rate that [`RateText`] parses.
+pub fn rate_text(rate: Rate) -> String {
     format!("{}/{}", rate.limit, Span { ms: rate.per_ms })
 }
 
-/// A value, or `none` to clear it.
+/// A setting as it is typed: a value, or `none` to clear it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OrNone<T> {
+pub enum OrNone<T> {
+    /// Typed as `none`.
     Clear,
+    /// A value.
     To(T),
 }
 
 impl<T> OrNone<T> {
-    pub(crate) fn value(self) -> Option<T> {
+    /// The value; `None` when the setting is cleared.
+    pub fn value(self) -> Option<T> {
         match self {
             Self::Clear => None,
             Self::To(value) => Some(value),
@@ -133,28 +126,28 @@ impl<T: FromStr> FromStr for OrNone<T>
 where
     T::Err: fmt::Display,
 {
-    type Err = Wrong;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         if text == "none" {
             return Ok(Self::Clear);
         }
-        text.parse().map(Self::To).map_err(|error| Wrong(format!("{error} (or `none` to clear it)")))
+        text.parse().map(Self::To).map_err(|error| InvalidValue(format!("{error} (or `none` to clear it)")))
     }
 }
 
-/// A retry policy in one word.
+/// A retry policy as it is typed: `none`, `fixed:5s`, `exponential:1s..1h`, `delays:1s,10s`, `by_kind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RetryText(pub(crate) RetryPolicy);
+pub struct RetryText(pub RetryPolicy);
 
 const RETRY_FORMS: &str = "none, fixed:5s, exponential:1s..1h, exponential:1s..1h,factor=3,jitter=10, delays:1s,10s,1m \
                            or by_kind";
 
 impl FromStr for RetryText {
-    type Err = Wrong;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Wrong> {
-        let wrong = || Wrong(format!("`{}` is no retry policy; write {RETRY_FORMS}", short(text)));
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let wrong = || InvalidValue(format!("`{}` is no retry policy; write {RETRY_FORMS}", excerpt(text)));
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let policy = match (name, rest) {
             ("none", "") => RetryPolicy::None,
@@ -162,19 +155,19 @@ impl FromStr for RetryText {
             ("exponential", "") => RetryPolicy::default(),
             ("fixed", delay) => RetryPolicy::Fixed { delay_ms: delay.parse::<Span>()?.ms },
             ("delays", list) => {
-                let delays: Result<Vec<Span>, Wrong> = list.split(',').map(str::parse).collect();
+                let delays: Result<Vec<Span>, InvalidValue> = list.split(',').map(str::parse).collect();
                 RetryPolicy::Delays { delays_ms: delays?.into_iter().map(|span| span.ms).collect() }
             }
             ("exponential", rest) => exponential(rest).ok_or_else(wrong)??,
             _ => return Err(wrong()),
         };
-        policy.check().map_err(|error| Wrong(error.to_string()))?;
+        policy.check().map_err(|error| InvalidValue(error.to_string()))?;
         Ok(Self(policy))
     }
 }
 
-/// `1s..1h`, perhaps followed by `,factor=3` and `,jitter=10`; `None` when it has another form.
-fn exponential(text: &str) -> Option<Result<RetryPolicy, Wrong>> {
+/// `1s..1h`, perhaps followed by `,factor=3` and `,jitter=10`; `None` when the text has another form.
+fn exponential(text: &str) -> Option<Result<RetryPolicy, InvalidValue>> {
     let mut parts = text.split(',');
     let (base, cap) = parts.next()?.split_once("..")?;
     let (mut factor, mut jitter_percent) = (2, 20);
@@ -198,46 +191,12 @@ impl<'de> Deserialize<'de> for RetryText {
     }
 }
 
-/// `key=value`.
-pub(crate) fn pair(text: &str) -> Result<(String, String), Wrong> {
+/// Splits `key=value`.
+pub fn pair(text: &str) -> Result<(String, String), InvalidValue> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(Wrong(format!("`{}` is no pair; write it as key=value", short(text)))),
+        _ => Err(InvalidValue(format!("`{}` is no pair; write it as key=value", excerpt(text)))),
     }
-}
-
-/// So many of them, in words: `1 job`, `2 jobs`.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-/// The name that was probably meant.
-pub(crate) fn nearest<'a>(typed: &str, known: &[&'a str]) -> Option<&'a str> {
-    let near = known.iter().map(|name| (strsim::jaro(typed, name), *name)).max_by(|a, b| a.0.total_cmp(&b.0));
-    near.filter(|(likeness, _)| *likeness > 0.7).map(|(_, name)| name)
-}
-
-/// Advice for serde's words about a field that it does not know.
-pub(crate) fn unknown_field(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("unknown field `")?;
-    let mut quoted = rest.split('`').step_by(2);
-    let typed = quoted.next()?;
-    let known: Vec<&str> = rest.split('`').skip(2).step_by(2).collect();
-    Some(match nearest(typed, &known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are: {}", known.join(", ")),
-    })
-}
-
-/// At most 60 characters of what was typed, without anything that a terminal would obey.
-pub(crate) fn short(text: &str) -> String {
-    let cut = if text.chars().nth(60).is_some() { "…" } else { "" };
-    text.chars().take(60).flat_map(char::escape_debug).chain(cut.chars()).collect()
-}
-
-/// What somebody stored, for a terminal: nothing in it is obeyed.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -275,21 +234,5 @@ mod tests {
         }
         assert_eq!("none".parse(), Ok(OrNone::<Span>::Clear));
         assert_eq!("5".parse(), Ok(OrNone::To(5u32)));
-    }
-
-    #[test]
-    fn near_misses_are_named() {
-        assert_eq!(nearest("sqllite", &["sqlite", "memory"]), Some("sqlite"));
-        assert_eq!(nearest("xyz", &["sqlite", "memory"]), None);
-        let said = "unknown field `prioritty`, expected one of `queue`, `priority`";
-        assert_eq!(unknown_field(said).unwrap(), "did you mean `priority`?");
-        assert_eq!(unknown_field("unknown field `stroe`, expected `store`").unwrap(), "did you mean `store`?");
-        assert_eq!(unknown_field("expected a map"), None);
-    }
-
-    #[test]
-    fn a_terminal_obeys_nothing_that_was_stored() {
-        assert_eq!(clean("a\u{1b}[2Jb\nc"), "a [2Jb c");
-        assert_eq!(short(&"x".repeat(100)).chars().count(), 61);
     }
 }
