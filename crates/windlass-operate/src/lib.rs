@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 pub mod error;
 pub mod explain;
 pub mod follow;

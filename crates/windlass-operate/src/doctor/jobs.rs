@@ -1,25 +1,26 @@
-//! Queues, workers, jobs and schedules.
+//! Checks of queues, workers, jobs and schedules.
 
-use super::{Finding, file};
-use crate::failure::Failure;
+use super::file;
+use crate::error::OperateError;
+use crate::explain::{hint, sentence};
+use crate::text::{count, printable, relative_time, rough_duration, shell_quoted};
 use std::collections::{BTreeMap, BTreeSet};
+use windlass::core::finding::Finding;
 use windlass::core::job::{JobSummary, State};
 use windlass::core::name::QueueName;
 use windlass::core::schedule::Rule;
 use windlass::core::store::{Filter, LIST_MAX, ListOrder, ListRequest, Reason, Store, StoreInfo};
 use windlass::core::time::Timestamp;
-use windlass_operate::explain::{hint, sentence};
-use windlass_operate::text::{count, printable, relative_time, rough_duration, shell_quoted};
 
-/// So many jobs of a queue are asked why they wait, one of each kind.
+/// Kinds of a queue of which one ready job is explained.
 const KINDS_MAX: usize = 20;
-/// So many different errors are named.
+/// Different errors of a queue that are named.
 const ERRORS_MAX: usize = 5;
-/// Maintenance runs every second; whatever is later than this was not looked at by anybody.
+/// Maintenance runs every second: what is later than this was left by everybody.
 const LATE_MS: u64 = 15_000;
 
-/// Paused queues with a backlog, and queues that are full.
-pub(super) async fn queues(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+/// Paused queues with jobs, and queues that are full.
+pub(super) async fn queues(store: &dyn Store) -> Result<Vec<Finding>, OperateError> {
     let mut findings = Vec::new();
     let queues = store.queues().await?;
     for queue in &queues {
@@ -61,7 +62,7 @@ pub(super) async fn queues(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Workers that are dead, and queues with work that nobody works on.
-pub(super) async fn workers(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn workers(store: &dyn Store) -> Result<Vec<Finding>, OperateError> {
     let (workers, now) = (store.workers().await?, store.now().await?);
     let mut findings = Vec::new();
     for dead in workers.iter().filter(|worker| !worker.live) {
@@ -96,8 +97,8 @@ pub(super) async fn workers(store: &dyn Store) -> Result<Vec<Finding>, Failure> 
     Ok(findings)
 }
 
-/// What samples of the jobs tell.
-pub(super) async fn samples(store: &dyn Store) -> Result<Vec<Finding>, Failure> {
+/// Findings from samples of the jobs.
+pub(super) async fn samples(store: &dyn Store) -> Result<Vec<Finding>, OperateError> {
     let now = store.now().await?;
     let mut findings = Vec::new();
     for queue in store.queues().await? {
@@ -144,19 +145,19 @@ pub(super) async fn samples(store: &dyn Store) -> Result<Vec<Finding>, Failure> 
     Ok(findings)
 }
 
-async fn sample(store: &dyn Store, queue: &QueueName, state: State) -> Result<Vec<JobSummary>, Failure> {
+async fn sample(store: &dyn Store, queue: &QueueName, state: State) -> Result<Vec<JobSummary>, OperateError> {
     let filter = Filter { queue: Some(queue.clone()), state: Some(state), ..Filter::default() };
     let order = if state.is_terminal() { ListOrder::Descending } else { ListOrder::Ascending };
     Ok(store.list(ListRequest { filter, order, cursor: None, limit: LIST_MAX }).await?.jobs)
 }
 
-/// Kinds and labels that nobody handles: one job of each kind is asked why it waits.
+/// Kinds and labels that no worker handles, from one ready job of each kind.
 async fn unhandled(
     store: &dyn Store,
     queue: &QueueName,
     ready: &[JobSummary],
     now: Timestamp,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<Finding>, OperateError> {
     let mut kinds = BTreeMap::new();
     for job in ready {
         kinds.entry(&job.kind).or_insert(job.id);
@@ -177,39 +178,41 @@ async fn unhandled(
     Ok(findings)
 }
 
-/// Leases that ran out and were not taken back.
+/// Leases that expired and were not reaped.
 async fn expired(
     store: &dyn Store,
     queue: &QueueName,
     active: &[JobSummary],
     now: Timestamp,
-) -> Result<Option<Finding>, Failure> {
+) -> Result<Option<Finding>, OperateError> {
     let jobs = store.get(active.iter().map(|job| job.id).collect()).await?;
     let leases = jobs.iter().flatten().filter_map(|job| job.lease.as_ref());
-    let late: Vec<u64> = leases.map(|lease| now.ms_since(lease.expires_at)).filter(|ms| *ms > LATE_MS).collect();
-    let longest = late.iter().max().copied().map(rough_duration);
-    Ok(longest.map(|longest| {
-        let text = format!(
-            "{} of `{queue}` ran out, up to {longest} ago, and not taken back",
-            count(late.len() as u64, "lease")
-        );
-        Finding::error("maintenance", text).hint("no maintenance is running: start a worker, any one does it")
+    let ends = leases.map(|lease| lease.expires_at);
+    Ok(late(ends, now, |number, longest| {
+        format!("{} of `{queue}` ran out, up to {longest} ago, and not taken back", count(number, "lease"))
     }))
 }
 
-/// Jobs whose time has come and that nobody made ready.
+/// Jobs that are due and were not promoted.
 fn overdue(queue: &QueueName, scheduled: &[JobSummary], now: Timestamp) -> Option<Finding> {
-    let late: Vec<u64> =
-        scheduled.iter().filter_map(|job| job.due_at).map(|due| now.ms_since(due)).filter(|ms| *ms > LATE_MS).collect();
-    let longest = late.iter().max().copied().map(rough_duration);
-    longest.map(|longest| {
-        let text =
-            format!("{} of `{queue}` due, up to {longest} ago, and not made ready", count(late.len() as u64, "job"));
-        Finding::error("maintenance", text).hint("no maintenance is running: start a worker, any one does it")
+    late(scheduled.iter().filter_map(|job| job.due_at), now, |number, longest| {
+        format!("{} of `{queue}` due, up to {longest} ago, and not made ready", count(number, "job"))
     })
 }
 
-/// What failed, by what went wrong.
+/// A finding when some of the times are too long ago: `text` gets how many they are, and how long ago the first one was.
+fn late(
+    times: impl Iterator<Item = Timestamp>,
+    now: Timestamp,
+    text: impl Fn(u64, String) -> String,
+) -> Option<Finding> {
+    let late: Vec<u64> = times.map(|time| now.ms_since(time)).filter(|ms| *ms > LATE_MS).collect();
+    let longest = late.iter().max().copied().map(rough_duration)?;
+    let finding = Finding::error("maintenance", text(late.len() as u64, longest));
+    Some(finding.hint("no maintenance is running: start a worker, any one does it"))
+}
+
+/// Failed jobs, grouped by their error.
 fn failures(queue: &QueueName, failed: &[JobSummary], total: u64) -> Vec<Finding> {
     let mut by_error: BTreeMap<String, usize> = BTreeMap::new();
     for job in failed.iter().filter(|job| !job.quarantined) {
@@ -229,7 +232,7 @@ fn failures(queue: &QueueName, failed: &[JobSummary], total: u64) -> Vec<Finding
 }
 
 /// Schedules that are late, damaged, or can never tick.
-pub(super) async fn schedules(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn schedules(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, OperateError> {
     let (schedules, now) = (store.schedules().await?, store.now().await?);
     let mut findings = Vec::new();
     for schedule in schedules.iter().filter(|schedule| !schedule.paused) {
@@ -263,7 +266,7 @@ pub(super) async fn schedules(store: &dyn Store, info: &StoreInfo) -> Result<Vec
     Ok(findings)
 }
 
-/// Schedules that are in the file and cannot be read: the store leaves them out.
+/// Schedules in the file that cannot be read; the store leaves them out.
 fn damaged(info: &StoreInfo, readable: &BTreeSet<&str>) -> Vec<String> {
     let names = file::path(info).and_then(|path| file::connect(&path).ok()).and_then(|conn| {
         let mut statement = conn.prepare("SELECT name FROM windlass_schedule ORDER BY name").ok()?;

@@ -1,19 +1,19 @@
-//! Clocks, and how long an answer takes.
+//! The store's clock, and how long its answers take.
 
-use super::Finding;
-use crate::failure::Failure;
+use crate::error::OperateError;
 use std::time::{Duration, Instant};
+use windlass::core::finding::Finding;
 use windlass::core::store::{Filter, ListRequest, Store, StoreInfo};
 use windlass::core::time::{Clock, SystemClock, Timestamp};
 
-/// Clocks that differ by more than this confuse people and leases.
+/// A larger difference between the clocks is a warning.
 const SKEW_MS: u64 = 2_000;
-/// An answer that takes longer is slow.
+/// A call that takes longer is slow.
 const SLOW: Duration = Duration::from_millis(250);
-/// 2020: a clock before that was never set.
+/// The year 2020: an earlier clock was never set.
 const PAST: Timestamp = Timestamp::from_ms(1_577_836_800_000);
 
-pub(super) async fn look(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn check(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Finding>, OperateError> {
     let (theirs, ours) = (store.now().await?, SystemClock.now());
     let skew_ms = theirs.ms_since(ours).max(ours.ms_since(theirs));
     let clock = if theirs < PAST {
@@ -30,7 +30,7 @@ pub(super) async fn look(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Find
     store.list(ListRequest { filter: Filter::default(), limit: 1, ..ListRequest::default() }).await?;
     let read = began();
     let began = stopwatch();
-    // Goes the way of a write and changes nothing.
+    // A write without changes: it passes through the writer.
     store.change(Vec::new()).await?;
     let write = began();
     let text = format!("a read takes {} µs, a call to the writer {} µs", read.as_micros(), write.as_micros());
@@ -45,7 +45,7 @@ pub(super) async fn look(store: &dyn Store, info: &StoreInfo) -> Result<Vec<Find
     Ok(vec![clock, latency])
 }
 
-/// How long something takes.
+/// Returns a function that returns the time since.
 #[expect(clippy::disallowed_methods, reason = "the latency of a real store is measured with the real clock")]
 fn stopwatch() -> impl Fn() -> Duration {
     let began = Instant::now();

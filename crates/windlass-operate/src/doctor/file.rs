@@ -1,38 +1,39 @@
-//! The file of an embedded store: is it whole, how large is it, is there room for more.
+//! The file of an embedded store: whether it is intact, its size, and the free space of its disk.
 
-use super::Finding;
+use crate::text::byte_size;
 use std::path::{Path, PathBuf};
+use windlass::core::finding::Finding;
 use windlass::core::store::StoreInfo;
 use windlass_sqlite::rusqlite::{Connection, OpenFlags};
 
-/// A file up to this size is checked in well under a second or two.
-const CHEAP_BYTES: u64 = 256 << 20;
-/// A log that is longer than this is not being written back.
+/// A file up to this size is read within a second or two.
+const QUICK_BYTES: u64 = 256 << 20;
+/// A longer write-ahead log is not written back to the file.
 const LOG_BYTES: u64 = 256 << 20;
-/// Less room than this is little.
-const ROOM_BYTES: u64 = 1 << 30;
+/// Less free space than this is a warning.
+const FREE_BYTES: u64 = 1 << 30;
 
-pub(super) fn look(info: &StoreInfo, deep: bool) -> Vec<Finding> {
+pub(super) fn check(info: &StoreInfo, deep: bool) -> Vec<Finding> {
     let Some(path) = path(info) else { return Vec::new() };
     let size = std::fs::metadata(&path).map_or(0, |about| about.len());
-    vec![integrity(&path, size, deep), sizes(&path, size), room(&path)]
+    vec![integrity(&path, size, deep), sizes(&path, size), free_space(&path)]
 }
 
-/// Where the file is, if the store has one.
+/// The path of the file; `None` for stores without one.
 pub(super) fn path(info: &StoreInfo) -> Option<PathBuf> {
     let found = info.details.iter().find(|(name, _)| name == "path" && info.store == "sqlite");
     found.map(|(_, path)| PathBuf::from(path))
 }
 
-/// A connection of our own that can change nothing.
+/// A read-only connection beside those of the store.
 pub(super) fn connect(path: &Path) -> Result<Connection, String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(|error| error.to_string())
 }
 
 fn integrity(path: &Path, size: u64, deep: bool) -> Finding {
-    if size > CHEAP_BYTES && !deep {
-        return Finding::info("integrity", format!("not checked, because the file has {}", bytes(size)))
+    if size > QUICK_BYTES && !deep {
+        return Finding::info("integrity", format!("not checked, because the file has {}", byte_size(size)))
             .hint("windlass doctor --deep checks it all the same");
     }
     let answer = connect(path).and_then(|conn| {
@@ -49,7 +50,7 @@ fn sizes(path: &Path, size: u64) -> Finding {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let log = std::fs::metadata(PathBuf::from(log)).map_or(0, |about| about.len());
-    let text = format!("the file has {}, its log {}", bytes(size), bytes(log));
+    let text = format!("the file has {}, its log {}", byte_size(size), byte_size(log));
     match log {
         0..=LOG_BYTES => Finding::ok("size", text),
         _ => Finding::warning("size", text)
@@ -57,27 +58,17 @@ fn sizes(path: &Path, size: u64) -> Finding {
     }
 }
 
-fn room(path: &Path) -> Finding {
+fn free_space(path: &Path) -> Finding {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match rustix::fs::statvfs(folder) {
         Ok(about) => {
             let free = about.f_bavail.saturating_mul(about.f_frsize);
-            let text = format!("{} are free on its disk", bytes(free));
+            let text = format!("{} are free on its disk", byte_size(free));
             match free {
-                0..ROOM_BYTES => Finding::warning("disk", text).hint("make room; a full disk refuses every enqueue"),
+                0..FREE_BYTES => Finding::warning("disk", text).hint("make room; a full disk refuses every enqueue"),
                 _ => Finding::ok("disk", text),
             }
         }
         Err(error) => Finding::info("disk", format!("the room on its disk is not known: {error}")),
-    }
-}
-
-/// For people.
-fn bytes(count: u64) -> String {
-    match count {
-        0..10_240 => format!("{count} bytes"),
-        10_240..10_485_760 => format!("{} KiB", count >> 10),
-        10_485_760..10_737_418_240 => format!("{} MiB", count >> 20),
-        _ => format!("{} GiB", count >> 30),
     }
 }
