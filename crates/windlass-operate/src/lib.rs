@@ -6,17 +6,24 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod doctor;
+pub mod enqueue;
 pub mod error;
 pub mod explain;
 pub mod follow;
+pub mod job_input;
 pub mod job_view;
+pub mod layout;
 pub mod names;
+pub mod overview;
+pub mod plan;
 pub mod queue_view;
 pub mod run_view;
 pub mod schedule_view;
 pub mod store_url;
 pub mod store_wait;
+pub mod strict_json;
 pub mod text;
 pub mod values;
 

@@ -5,7 +5,6 @@
 
 mod lanes;
 mod list;
-mod place;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +12,7 @@ use crate::ui::{DIM, ERROR, GOOD, STRONG, WARNING};
 use anstyle::{AnsiColor, Style};
 use std::io::IsTerminal;
 use windlass::core::graph::{Graph, Node, Work};
+use windlass_operate::layout::place;
 use windlass_operate::run_view::{NodeState, NodeSummary};
 use windlass_operate::text::printable;
 
@@ -80,7 +80,7 @@ pub(crate) fn draw(graph: &Graph, canvas: Canvas, summary: &dyn Fn(usize) -> Nod
         return list::counted(graph, &levels, canvas, summary);
     }
     let summaries: Vec<NodeSummary> = (0..graph.nodes.len()).map(summary).collect();
-    let placed = place::place(graph, &levels);
+    let placed = place(graph, &levels);
     let pictures = CUTS.into_iter().map(|cut| {
         let labels: Vec<Label> =
             graph.nodes.iter().zip(&summaries).map(|(node, summary)| label(node, summary, cut, canvas)).collect();

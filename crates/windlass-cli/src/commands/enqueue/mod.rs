@@ -5,25 +5,22 @@ mod bulk;
 use crate::app::App;
 use crate::commands::unless_interrupted;
 use crate::failure::Failure;
-use crate::job_input::JobInput;
+use crate::job_args::JobArgs;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
-use windlass::core::id::{Ids, JobId};
+use windlass::Error;
+use windlass::core::id::JobId;
 use windlass::core::job::{Job, NewJob, State};
-use windlass::core::random::StrongRandom;
-use windlass::core::store::{EnqueueRequest, Enqueued, Store, WaitFor};
-use windlass::core::time::SystemClock;
-use windlass::{Error, Result as StoreResult};
+use windlass::core::store::{Enqueued, Store, WaitFor};
+use windlass_operate::enqueue::{enqueue, ids, lost_answer};
+use windlass_operate::error::connection_failure;
 use windlass_operate::values::Span;
 
 /// How long a wait goes without a look of its own, in case a wake-up gets lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How often an enqueue whose answer got lost is repeated.
-const TRIES: u32 = 5;
 
 const AFTER: &str = "\
 Prints the job's id. A job that is there already, or that another one stands for, is no failure: the id is that of the \
@@ -47,7 +44,7 @@ Examples:
 #[command(after_help = AFTER)]
 pub(crate) struct Enqueue {
     #[command(flatten)]
-    job: JobInput,
+    job: JobArgs,
     /// Wait until the job has ended, print its result, and fail if it failed; for ever, or for so long: --wait=30s
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, conflicts_with = "bulk")]
     wait: Option<Option<Span>>,
@@ -72,10 +69,10 @@ impl Enqueue {
             let words = format!("`{time}` would be the payload");
             return Err(Failure::usage(words).hint(format!("say --wait={time}, with an equals sign")));
         }
-        let (spec, due) = self.job.into_spec()?;
+        let (spec, due) = self.job.read()?.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
-        let answer = send(store.as_ref(), vec![job.clone()]).await;
+        let answer = enqueue(store.as_ref(), vec![job.clone()]).await;
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
@@ -88,29 +85,8 @@ impl Enqueue {
     }
 }
 
-/// Makes ids.
-pub(crate) fn ids() -> Ids {
-    Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
-}
-
 fn no_answer() -> Error {
     Error::Unknown { reason: "the store answered for fewer jobs than it was given".to_owned() }
-}
-
-/// The ids are ours, so a call whose answer got lost may be repeated.
-async fn send(store: &dyn Store, jobs: Vec<NewJob>) -> StoreResult<Vec<StoreResult<Enqueued>>> {
-    let request = EnqueueRequest::new(jobs);
-    let mut answers = store.enqueue(request.clone()).await;
-    for n in 1..TRIES {
-        if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50) * n).await;
-        let of_job = |(answer, job): (StoreResult<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
-        let repeated = store.enqueue(request.clone()).await;
-        answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
-    }
-    answers
 }
 
 /// Why an enqueue failed. One whose answer was lost names the job, so that it can be looked for.
@@ -126,14 +102,6 @@ fn failed(job: &NewJob, error: Error) -> Failure {
     };
     let words = format!("whether the job {id} is enqueued is not known: {reason}");
     Failure::from(error).says(words).hint(hint)
-}
-
-/// What broke, where nobody knows whether the call was applied.
-fn lost_answer(error: &Error) -> Option<String> {
-    match error {
-        Error::Unknown { reason } | Error::Timeout { reason } => Some(reason.clone()),
-        _ => None,
-    }
 }
 
 fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {
@@ -180,10 +148,7 @@ async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option
 
 /// The enqueue is done, whatever the store says about a look at the job.
 fn cannot_wait(id: JobId, error: Error) -> Failure {
-    let why = match &error {
-        Error::Unavailable { reason } | Error::Unknown { reason } | Error::Timeout { reason } => reason.clone(),
-        other => other.to_string(),
-    };
+    let why = connection_failure(&error);
     Failure::from(error)
         .says(format!("the job {id} is enqueued, but waiting for it failed: {why}"))
         .hint(format!("do not enqueue it again; once the store answers, windlass jobs watch {id} waits on"))

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, State};
 use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Changed, Filter};
+use windlass_operate::change::expected;
 use windlass_operate::names::find_queue;
 use windlass_operate::text::count;
 
@@ -194,7 +195,7 @@ impl Target {
         let mut changed = 0;
         for queue in queues {
             let filter = Filter { queue: Some(queue.name.clone()), ..self.which.clone().filter() };
-            let total = many::expected(op, &filter, &queue);
+            let total = expected(op, &filter, &queue);
             changed += Many { app, store: store.as_ref(), what: words.verb, total }.run(op, filter).await?;
         }
         many::report(app, words.done, changed)?;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use windlass::core::job::State;
 use windlass::core::name::{Kind, QueueName};
 use windlass::core::store::{ChangeManyOp, Filter, Setting};
+use windlass_operate::change::expected;
 use windlass_operate::names::find_queue;
 use windlass_operate::values::Span;
 
@@ -161,7 +162,7 @@ impl Removal {
         let store = app.existing()?;
         let queue = find_queue(store.as_ref(), &self.queue).await?;
         let filter = Filter { queue: Some(self.queue), state: self.state, ..Filter::default() };
-        let total = many::expected(self.op, &filter, &queue);
+        let total = expected(self.op, &filter, &queue);
         let name = &queue.name;
         match self.op {
             ChangeManyOp::Obliterate { force: false } if queue.counts.active > 0 => {

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::job_input::JobInput;
+use crate::job_args::JobArgs;
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 use windlass::core::job::Due;
@@ -27,7 +27,7 @@ pub(crate) struct Add {
     /// Its name
     name: ScheduleName,
     #[command(flatten)]
-    job: JobInput,
+    job: JobArgs,
     /// Five fields (minute, hour, day, month, weekday), six with the second before them, or @hourly, @daily, …
     #[arg(long, value_name = "CRON", conflicts_with = "every")]
     cron: Option<String>,
@@ -85,7 +85,7 @@ impl Add {
                 );
             }
         };
-        let (spec, due) = self.job.into_spec()?;
+        let (spec, due) = self.job.read()?.into_spec()?;
         if due != Due::Now {
             return Err(Failure::usage("a schedule says when its jobs start; leave out --delay and --run-at"));
         }

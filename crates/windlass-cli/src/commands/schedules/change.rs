@@ -1,7 +1,6 @@
 //! `windlass schedules pause`, `resume`, `run` and `remove`.
 
 use crate::app::App;
-use crate::commands::enqueue::ids;
 use crate::failure::Failure;
 use clap::Args;
 use serde_json::json;
@@ -9,6 +8,7 @@ use std::process::ExitCode;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{Schedule, trigger};
 use windlass::core::store::FireOutcome;
+use windlass_operate::enqueue::ids;
 use windlass_operate::names::find_schedule;
 
 /// Pause a schedule: its ticks pass without a job and are not made up for.

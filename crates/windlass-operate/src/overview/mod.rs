@@ -1,70 +1,65 @@
-//! Looking at the store: what it costs is bounded, however many jobs there are. Counters, a few pages of the feed, and the
-//! last failed jobs of a few queues.
+//! Live views of a store. The cost of a snapshot is bounded, however many jobs there are: counters, a few pages of the feed,
+//! and the last failed jobs of a few queues.
 
-use super::meter::Meter;
-use super::snapshot::{QueueLine, Snapshot, WorkerLine, group};
-use super::state::Event;
-use crate::failure::Failure;
+mod rates;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use crate::store_url::masked;
+use rates::RateMeter;
+use snapshot::group_failures;
+pub use snapshot::{FailureLine, QueueLine, Rates, Snapshot, WorkerLine};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::sync::mpsc::Sender;
 use windlass::Result;
 use windlass::core::job::{JobSummary, State};
 use windlass::core::store::{
     FeedCursor, FeedRequest, Filter, ListOrder, ListRequest, QueueStatus, Store, StoreInfo, WaitFor,
 };
-use windlass_operate::store_url::masked;
 
-/// No more often than this, however much happens.
-const PAUSE: Duration = Duration::from_millis(250);
-/// And no less often.
+/// The longest wait for a change.
 const TICK: Duration = Duration::from_millis(750);
-/// Entries of the feed in one page, and pages in one look; what is further behind is skipped.
+/// Entries of the feed in one page, and pages of one snapshot; older entries are skipped.
 const FEED_PAGE: u32 = 500;
 const FEED_PAGES: u32 = 8;
-/// Entries of the past that the first look begins with.
+/// Older entries of the feed that the first snapshot includes.
 const FEED_PAST: u64 = 2_000;
-/// Queues with failures that are looked at, and jobs of each.
+/// Queues whose failed jobs are read, and jobs of each.
 const FAILED_QUEUES: usize = 5;
 const FAILED_JOBS: u32 = 20;
 
-pub(super) struct Gatherer {
+/// Takes snapshots of a store.
+pub struct Monitor {
     store: Arc<dyn Store>,
     url: String,
     info: StoreInfo,
     cursor: FeedCursor,
-    meter: Meter,
+    meter: RateMeter,
 }
 
-impl Gatherer {
-    pub(super) async fn start(store: Arc<dyn Store>, url: String) -> std::result::Result<Self, Failure> {
+impl std::fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Monitor").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+impl Monitor {
+    /// Begins a short while before the end of the feed. The URL is shown in the snapshots, without its passwords.
+    pub async fn start(store: Arc<dyn Store>, url: String) -> Result<Self> {
         let info = store.info().await?;
         let FeedCursor(end) = store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
         let cursor = FeedCursor(end.saturating_sub(FEED_PAST));
-        Ok(Self { store, url, info, cursor, meter: Meter::default() })
+        Ok(Self { store, url, info, cursor, meter: RateMeter::default() })
     }
 
-    /// Sends snapshots until nobody wants them any more.
-    pub(super) async fn run(mut self, events: Sender<Event>, again: Arc<Notify>) {
-        loop {
-            let event = match self.look().await {
-                Ok(snapshot) => Event::Looked(Box::new(snapshot)),
-                Err(error) => Event::Trouble(error.to_string()),
-            };
-            if events.send(event).await.is_err() {
-                return;
-            }
-            tokio::time::sleep(PAUSE).await;
-            tokio::select! {
-                // Whatever comes of the wait, the next look tells.
-                _ = tokio::time::timeout(TICK, self.store.wait(WaitFor::Feed(self.cursor))) => {}
-                () = again.notified() => {}
-            }
-        }
+    /// Waits until the store has changed since the last snapshot, at most 750 ms.
+    pub async fn changed(&self) {
+        let _ = tokio::time::timeout(TICK, self.store.wait(WaitFor::Feed(self.cursor))).await;
     }
 
-    pub(super) async fn look(&mut self) -> Result<Snapshot> {
+    /// Takes a snapshot.
+    pub async fn snapshot(&mut self) -> Result<Snapshot> {
         self.read_feed().await?;
         let now = self.store.now().await?;
         let queues = self.store.queues().await?;
@@ -77,12 +72,12 @@ impl Gatherer {
         Ok(Snapshot {
             at: now,
             store: masked(&self.url),
-            durability: words(&self.info),
+            durability: durability(&self.info),
             rates: self.meter.rates(now),
             ended: self.meter.ended(now),
             queues: queues.into_iter().map(line).collect(),
             workers: workers.iter().map(|worker| WorkerLine::new(worker, now)).collect(),
-            failures: group(&failed, now),
+            failures: group_failures(&failed, now),
             failures_seen: failed.len() as u64,
         })
     }
@@ -90,18 +85,18 @@ impl Gatherer {
     async fn read_feed(&mut self) -> Result<()> {
         for _ in 0..FEED_PAGES {
             let page = self.store.read_feed(FeedRequest { after: Some(self.cursor), max: FEED_PAGE }).await?;
-            page.entries.iter().for_each(|entry| self.meter.note(entry));
+            page.entries.iter().for_each(|entry| self.meter.add(entry));
             self.cursor = page.next;
             if page.gap || page.entries.is_empty() {
                 return Ok(());
             }
         }
-        // Too much has happened to read it all: the rates of this moment are too low, and the next ones right again.
+        // Too much has happened to read all of it: the rates of this snapshot are too low, the next ones are right.
         self.cursor = self.store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
         Ok(())
     }
 
-    /// The last failed jobs of the queues that have most of them.
+    /// The last failed jobs of the queues with most of them.
     async fn failed(&self, queues: &[QueueStatus]) -> Result<Vec<JobSummary>> {
         let mut most: Vec<&QueueStatus> = queues.iter().filter(|queue| queue.counts.failed > 0).collect();
         most.sort_by_key(|queue| std::cmp::Reverse(queue.counts.failed));
@@ -115,7 +110,7 @@ impl Gatherer {
     }
 }
 
-fn words(info: &StoreInfo) -> String {
+fn durability(info: &StoreInfo) -> String {
     let durability = serde_json::to_value(info.durability).unwrap_or_default();
     format!(
         "{}, survives {}",
@@ -128,7 +123,3 @@ fn words(info: &StoreInfo) -> String {
         }
     )
 }
-
-#[cfg(test)]
-#[path = "gather_tests.rs"]
-mod tests;

@@ -24,15 +24,15 @@ async fn work(store: &MemoryStore) {
 }
 
 #[tokio::test]
-async fn a_look_tells_counts_rates_and_failures() {
+async fn a_snapshot_has_counts_rates_and_failures() {
     let clock = Arc::new(VirtualClock::new(Timestamp::from_ms(1_700_000_000_000)));
     let store = Arc::new(MemoryStore::with(Arc::<VirtualClock>::clone(&clock), Arc::new(StrongRandom::seeded(1))));
     let client = Client::new(Arc::<MemoryStore>::clone(&store));
     client.enqueue_all((0..10).map(|_| Welcome {})).await.unwrap();
     work(&store).await;
     clock.advance_ms(2_000);
-    let mut gatherer = Gatherer::start(store, "memory://".to_owned()).await.unwrap();
-    let look = gatherer.look().await.unwrap();
+    let mut monitor = Monitor::start(store, "memory://".to_owned()).await.unwrap();
+    let look = monitor.snapshot().await.unwrap();
     let queue = &look.queues[0];
     assert_eq!((queue.counts.succeeded, queue.counts.failed), (9, 1));
     assert!((queue.rates.enqueued - 2.0).abs() < 1e-9, "ten in five seconds: {look:?}");
@@ -41,7 +41,7 @@ async fn a_look_tells_counts_rates_and_failures() {
     assert_eq!(look.failures.len(), 1);
     assert_eq!((look.failures[0].error.as_str(), look.failures[0].last_ms_ago), ("421 mailbox busy", 2_000));
     // Nothing is counted twice.
-    assert_eq!(gatherer.look().await.unwrap().ended, [10, 0]);
+    assert_eq!(monitor.snapshot().await.unwrap().ended, [10, 0]);
     clock.advance_ms(10_000);
-    assert!(gatherer.look().await.unwrap().rates.enqueued.abs() < 1e-9);
+    assert!(monitor.snapshot().await.unwrap().rates.enqueued.abs() < 1e-9);
 }

@@ -9,7 +9,7 @@ use windlass::core::time::Timestamp;
 
 /// Seconds that are kept: as many as any chart shows.
 const SECONDS_MAX: usize = 300;
-/// Whole seconds that a rate is made of.
+/// Whole seconds over which a rate is the mean.
 const WINDOW: u32 = 5;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn note(&mut self, change: &Transition) {
+    fn add(&mut self, change: &Transition) {
         let ended = change.to.is_some_and(State::is_terminal) && change.from.is_some_and(|from| !from.is_terminal());
         self.ended += u32::from(ended);
         match change.verb {
@@ -40,15 +40,17 @@ struct Second {
     queues: BTreeMap<QueueName, Counts>,
 }
 
+/// Counts events of the feed by second.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct RateMeter {
     seconds: VecDeque<Second>,
 }
 
-impl Meter {
-    pub(super) fn note(&mut self, entry: &FeedEntry) {
+impl RateMeter {
+    /// Counts an entry of the feed.
+    pub(super) fn add(&mut self, entry: &FeedEntry) {
         let at = entry.at.as_ms().div_euclid(1_000);
-        // The feed is in order, and so are the seconds, unless the clock was turned back: then they are forgotten.
+        // Entries come in order, unless the clock was set back: then later seconds are dropped.
         while self.seconds.back().is_some_and(|last| last.at > at) {
             self.seconds.pop_back();
         }
@@ -61,8 +63,8 @@ impl Meter {
         let Some(second) = self.seconds.back_mut() else { return };
         for event in &entry.events {
             if let FeedEvent::Job(change) = event {
-                second.all.note(change);
-                second.queues.entry(change.queue.clone()).or_default().note(change);
+                second.all.add(change);
+                second.queues.entry(change.queue.clone()).or_default().add(change);
             }
         }
     }
@@ -74,10 +76,12 @@ impl Meter {
         self.seconds.iter().filter(move |second| (from..end).contains(&second.at))
     }
 
+    /// The rates of all queues together.
     pub(super) fn rates(&self, now: Timestamp) -> Rates {
         rates(self.window(now).map(|second| second.all))
     }
 
+    /// The rates of one queue.
     pub(super) fn rates_of(&self, queue: &QueueName, now: Timestamp) -> Rates {
         rates(self.window(now).filter_map(|second| second.queues.get(queue)).copied())
     }
@@ -126,14 +130,14 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_last_whole_seconds() {
-        let mut meter = Meter::default();
-        meter.note(&entry(1_000, "old", Verb::Complete, State::Succeeded));
+        let mut meter = RateMeter::default();
+        meter.add(&entry(1_000, "old", Verb::Complete, State::Succeeded));
         for at_ms in [6_100, 6_900, 8_000, 9_999] {
-            meter.note(&entry(at_ms, "a", Verb::Complete, State::Succeeded));
+            meter.add(&entry(at_ms, "a", Verb::Complete, State::Succeeded));
         }
-        meter.note(&entry(9_999, "b", Verb::Fail, State::Scheduled));
-        // This second is not over.
-        meter.note(&entry(10_500, "a", Verb::Complete, State::Succeeded));
+        meter.add(&entry(9_999, "b", Verb::Fail, State::Scheduled));
+        // The current second does not count.
+        meter.add(&entry(10_500, "a", Verb::Complete, State::Succeeded));
         let now = Timestamp::from_ms(10_600);
         let rates = meter.rates(now);
         assert!((rates.succeeded - 0.8).abs() < 1e-9 && (rates.went_wrong - 0.2).abs() < 1e-9, "{rates:?}");
@@ -143,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_turned_back_breaks_nothing() {
-        let mut meter = Meter::default();
-        meter.note(&entry(100_000, "a", Verb::Complete, State::Succeeded));
-        meter.note(&entry(50_000, "a", Verb::Complete, State::Succeeded));
+    fn a_clock_that_is_set_back_drops_later_seconds() {
+        let mut meter = RateMeter::default();
+        meter.add(&entry(100_000, "a", Verb::Complete, State::Succeeded));
+        meter.add(&entry(50_000, "a", Verb::Complete, State::Succeeded));
         assert_eq!(meter.ended(Timestamp::from_ms(52_000)), [1, 0]);
     }
 }
