@@ -47,6 +47,23 @@ impl Ui {
         self.line(text)
     }
 
+    /// A result in one line: this object for programs, this text for people.
+    pub(crate) fn result(self, value: &impl Serialize, text: impl Display) -> Result<(), Failure> {
+        if self.json { self.json(value) } else { self.line(text) }
+    }
+
+    /// A table for people, or a note that there is nothing; programs have read the rows already.
+    pub(crate) fn rows(self, table: &Table, nothing: &str) -> Result<(), Failure> {
+        match table.is_empty() {
+            _ if self.json => Ok(()),
+            true => {
+                self.note(nothing);
+                Ok(())
+            }
+            false => self.line(table.render()),
+        }
+    }
+
     /// Something for people beside the result, on standard error.
     pub(crate) fn note(self, text: impl Display) {
         if !self.json {

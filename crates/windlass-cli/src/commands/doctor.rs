@@ -54,7 +54,6 @@ impl Doctor {
             findings.iter().try_for_each(|finding| print(app, finding))?;
             all = all.max(worst(&findings));
         }
-        store.close().await?;
         Ok(exit(all))
     }
 }

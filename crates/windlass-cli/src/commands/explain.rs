@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::ui::STRONG;
 use clap::Args;
-use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::core::id::{JobId, RunId};
 use windlass::core::store::Store;
@@ -30,14 +29,13 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         match self.id.find(store.as_ref()).await? {
             ExplainId::Job(job) => print_job(app, store.as_ref(), job).await?,
             ExplainId::Run(run) => print_run(app, &store, run).await?,
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

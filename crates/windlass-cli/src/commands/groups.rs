@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::table::{Table, maybe, number, text};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::{GroupName, QueueName};
 use windlass::core::store::{GroupStatus, GroupsRequest, LIST_MAX, Setting, Store};
 use windlass_operate::names::find_queue;
@@ -21,14 +20,7 @@ pub(crate) enum Groups {
     Set(Set),
 }
 
-impl Groups {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Set(set) => set.run(app).await,
-        }
-    }
-}
+dispatch!(Groups: List, Set);
 
 const LIST_AFTER: &str = "\
 What the queue says for every group is marked with (queue), a cap that runs have set with (runs). With --json `cap` is the \
@@ -47,7 +39,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let all = find_queue(store.as_ref(), &self.queue).await?.settings.groups;
         let now = store.now().await?;
@@ -80,14 +72,7 @@ impl List {
                 break;
             }
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no groups"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.rows(&table, "no groups")
     }
 }
 
@@ -113,7 +98,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         find_queue(store.as_ref(), &self.queue).await?;
         let before = self.find(store.as_ref()).await?.map(|group| group.settings).unwrap_or_default();
@@ -143,8 +128,7 @@ impl Set {
                 app.ui.note("it was set so already");
             }
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// The group as it is now. Groups come by name, so those behind it are not read.

@@ -8,7 +8,6 @@ use crate::ui::STRONG;
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
 use serde_json::Value;
-use std::process::ExitCode;
 use windlass::core::graph::{Graph, Work};
 use windlass::core::schedule::Rule;
 use windlass::graph::yaml::{Trigger, Workflow};
@@ -42,14 +41,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, app: &App) -> Result<(), Failure> {
         let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
         let inputs = workflow.resolve_inputs(self.inputs.into_iter().collect()).map_err(|error| refused(&error))?;
         let graph = &workflow.graph;
         let plan = Planned::new(graph, &inputs)?;
         if app.ui.json {
             app.ui.json(&plan.view())?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         app.ui.line(headline(&workflow, &inputs, &plan))?;
         app.ui.line("")?;
@@ -60,7 +59,7 @@ impl Plan {
         } else {
             app.ui.table(&table(graph, &plan))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::table::{Cell, Table, number, text, whole};
 use clap::Args;
 use comfy_table::Color;
-use std::process::ExitCode;
 use windlass::core::store::{Kinds, WorkerStatus};
 use windlass::core::time::Timestamp;
 use windlass_operate::text::relative_time;
@@ -24,7 +23,7 @@ Examples:
 pub(crate) struct Workers {}
 
 impl Workers {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
         let mut table = Table::new(&["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"]);
@@ -35,14 +34,7 @@ impl Workers {
                 table.row(row(&worker, now));
             }
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no workers"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.rows(&table, "no workers")
     }
 }
 

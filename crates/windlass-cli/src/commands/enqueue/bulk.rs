@@ -48,7 +48,6 @@ pub(super) async fn run(app: &App, file: &Path) -> Result<ExitCode, Failure> {
     upload.bar.finish_and_clear();
     upload.report()?;
     outcome?;
-    store.close().await?;
     Ok(if upload.summary.refused > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -9,7 +9,7 @@ use crate::job_args::JobArgs;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use std::time::Duration;
 use windlass::Error;
 use windlass::core::id::JobId;
@@ -55,13 +55,13 @@ pub(crate) struct Enqueue {
 
 impl Enqueue {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        if let Some(file) = &self.bulk {
-            return bulk::run(app, file).await;
+        match &self.bulk {
+            Some(file) => bulk::run(app, file).await,
+            None => unless_interrupted(app, self.one(app)).await.map(Termination::report),
         }
-        unless_interrupted(app, self.one(app)).await
     }
 
-    async fn one(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn one(self, app: &App) -> Result<(), Failure> {
         if self.wait == Some(None)
             && let Some(time) = self.job.payload_as::<Span>()
         {
@@ -76,12 +76,10 @@ impl Enqueue {
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
-        let code = match self.wait {
-            None => ExitCode::SUCCESS,
-            Some(time) => show_result(app, enqueued.id(), wait(store.as_ref(), enqueued.id(), time).await?)?,
-        };
-        store.close().await?;
-        Ok(code)
+        match self.wait {
+            None => Ok(()),
+            Some(time) => show_result(app, enqueued.id(), wait(store.as_ref(), enqueued.id(), time).await?),
+        }
     }
 }
 
@@ -154,7 +152,7 @@ fn cannot_wait(id: JobId, error: Error) -> Failure {
         .hint(format!("do not enqueue it again; once the store answers, windlass jobs watch {id} waits on"))
 }
 
-fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failure> {
+fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<(), Failure> {
     let Some(job) = job else {
         return Err(Failure::failed(format!("the job {id} ended and is gone, so its result is lost"))
             .hint("keep it for a while with --keep-succeeded 5m"));
@@ -168,7 +166,7 @@ fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failu
             if let Some(result) = job.result.filter(|_| !app.ui.json) {
                 app.ui.bytes(&result.bytes)?;
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         state => {
             let why =

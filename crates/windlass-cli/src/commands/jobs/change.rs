@@ -7,7 +7,7 @@ use crate::many::{self, Many};
 use clap::Args;
 use serde_json::json;
 use std::io::Read;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, State};
 use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Changed, Filter};
@@ -178,7 +178,6 @@ impl Target {
                 }
             }
         }
-        store.close().await?;
         Ok(code)
     }
 
@@ -198,9 +197,7 @@ impl Target {
             let total = expected(op, &filter, &queue);
             changed += Many { app, store: store.as_ref(), what: words.verb, total }.run(op, filter).await?;
         }
-        many::report(app, words.done, changed)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        many::report(app, words.done, changed).map(Termination::report)
     }
 }
 

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::table::{Cell, Table, maybe, number, state, text, whole};
 use clap::Args;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::job::JobSummary;
 use windlass::core::store::{LIST_MAX, ListOrder, ListRequest};
 use windlass::core::time::Timestamp;
@@ -44,7 +43,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
         let order = if self.newest { ListOrder::Descending } else { ListOrder::Ascending };
@@ -69,8 +68,7 @@ impl List {
             }
         }
         finish(app, &table, cursor)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -7,7 +7,6 @@ use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
-use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
 use windlass::core::job::State;
@@ -40,7 +39,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let id = self.id.find(store.as_ref()).await?;
         let mut from = 0;
@@ -68,8 +67,7 @@ impl Logs {
         if from == 0 && state.is_some() {
             app.ui.note("no lines");
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

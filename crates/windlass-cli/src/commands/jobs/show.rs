@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::ui::STRONG;
 use clap::Args;
 use std::fmt::Display;
-use std::process::ExitCode;
 use windlass::core::job::Job;
 use windlass::core::time::Timestamp;
 use windlass_operate::explain::{hint, sentence};
@@ -28,7 +27,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let id = self.id.find(store.as_ref()).await?;
         let job = store.get(vec![id]).await?.pop().flatten();
@@ -46,8 +45,7 @@ impl Show {
             sheet.options(&job)?;
             sheet.life(&job)?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

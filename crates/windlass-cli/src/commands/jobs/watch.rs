@@ -63,7 +63,6 @@ impl Watch {
                 Err(_) => watcher.over(time)?,
             },
         };
-        store.close().await?;
         Ok(code)
     }
 }

@@ -9,7 +9,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::table::{Table, number, text};
 use clap::{Args, Subcommand};
-use std::process::ExitCode;
 use windlass_operate::queue_view::settings_note;
 
 /// Look at queues and change them.
@@ -17,28 +16,19 @@ use windlass_operate::queue_view::settings_note;
 pub(crate) enum Queues {
     List(List),
     Show(show::Show),
-    Pause(change::Pause),
-    Resume(change::Resume),
+    /// Pause a queue, or one kind of it: nothing is claimed any more, what runs goes on.
+    #[command(after_help = "Examples:\n  windlass queues pause mail\n  windlass queues pause mail --kind newsletter")]
+    Pause(change::SetPaused<true>),
+    /// Resume a queue, or one kind of it.
+    #[command(after_help = "Examples:\n  windlass queues resume mail\n  windlass queues resume mail --kind newsletter")]
+    Resume(change::SetPaused<false>),
     Drain(change::Drain),
     Clean(change::Clean),
     Set(Box<set::Set>),
     Obliterate(change::Obliterate),
 }
 
-impl Queues {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Show(show) => show.run(app).await,
-            Self::Pause(pause) => pause.run(app).await,
-            Self::Resume(resume) => resume.run(app).await,
-            Self::Drain(drain) => drain.run(app).await,
-            Self::Clean(clean) => clean.run(app).await,
-            Self::Set(set) => set.run(app).await,
-            Self::Obliterate(obliterate) => obliterate.run(app).await,
-        }
-    }
-}
+dispatch!(Queues: List, Show, Pause, Resume, Drain, Clean, Set, Obliterate);
 
 const AFTER: &str = "\
 Examples:
@@ -51,7 +41,7 @@ Examples:
 pub(crate) struct List {}
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let mut table =
             Table::new(&["QUEUE", "SCHEDULED", "READY", "ACTIVE", "SUCCEEDED", "FAILED", "CANCELLED", "NOTE"]);
@@ -68,13 +58,6 @@ impl List {
             row.push(text(settings_note(&queue.settings)));
             table.row(row);
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no queues; a queue is made by its first job"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.rows(&table, "no queues; a queue is made by its first job")
     }
 }

@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use clap::Args;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::QueueName;
 use windlass::core::store::{QueueSettings, RetentionRule, Setting};
 use windlass_operate::queue_view::settings_lines;
@@ -65,7 +64,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let none_given =
             Failure::usage("nothing is to be changed").hint("name a setting, such as --cap 10; see --help");
         let mut checked = QueueSettings::default();
@@ -95,8 +94,7 @@ impl Set {
                 app.ui.note("it was set so already");
             }
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Puts what was named into `settings`; false when nothing was.

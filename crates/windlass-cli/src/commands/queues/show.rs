@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::ui::STRONG;
 use clap::Args;
-use std::process::ExitCode;
 use windlass::core::name::QueueName;
 use windlass_operate::names::find_queue;
 use windlass_operate::queue_view::{QueueHour, queue_view, read_hour, settings_lines};
@@ -26,7 +25,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let queue = find_queue(store.as_ref(), &self.queue).await?;
         let hour = read_hour(store.as_ref(), &queue).await?;
@@ -45,8 +44,7 @@ impl Show {
             app.ui.line("")?;
             print_hour(&hour, field)?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
         let state = Runs::new(Arc::clone(&store)).cancel(run, &self.reason).await?;
@@ -49,8 +49,7 @@ impl Cancel {
         } else {
             app.ui.line(format_args!("{run} is cancelled; what runs is being told"))?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -106,7 +105,6 @@ impl Rerun {
             Some(before) => exit_code(follow_run::go_on(app, &runs, before).await?),
             None => ExitCode::SUCCESS,
         };
-        store.close().await?;
         Ok(code)
     }
 }
@@ -139,7 +137,6 @@ impl Fork {
         let fork = runs.fork(run, inputs).await?;
         started(if self.follow { app.ui.undeterred() } else { app.ui }, fork)?;
         let code = if self.follow { exit_code(follow_run::follow(app, &runs, fork).await?) } else { ExitCode::SUCCESS };
-        store.close().await?;
         Ok(code)
     }
 }
@@ -185,7 +182,7 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let mut runs = Vec::new();
         for id in self.ids {
@@ -201,7 +198,6 @@ impl Remove {
                 Err(error) => app.ui.note(format_args!("also: {error}")),
             }
         }
-        store.close().await?;
-        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 }

@@ -6,7 +6,6 @@ use crate::table::{Cell, Table, text, whole};
 use clap::{Args, ValueEnum};
 use comfy_table::Color;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunState};
 use windlass::core::time::Timestamp;
 use windlass_operate::run_view::{list_runs, listed_note};
@@ -59,7 +58,7 @@ impl StateName {
 }
 
 impl List {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let order = if self.oldest { ListOrder::Ascending } else { ListOrder::Descending };
         let state = self.state.map(StateName::state);
@@ -83,8 +82,7 @@ impl List {
                 app.ui.note(format_args!("there are more: --cursor {cursor}"));
             }
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -74,7 +74,6 @@ impl Resume {
                 }
             }
         }
-        store.close().await?;
         Ok(code)
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
         let status = read_run(&Runs::new(Arc::clone(&store)), run).await?;
@@ -57,8 +57,7 @@ impl Show {
             app.ui.line("")?;
             app.ui.table(&Nodes { status: &status, jobs: &jobs, now, all: self.all }.table())?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -174,7 +173,6 @@ impl Follow {
         let run = self.id.find(store.as_ref()).await?;
         let state = follow_run::follow(app, &Runs::new(Arc::clone(&store)), run).await?;
         app.ui.note(format_args!("{run} {}", state.name()));
-        store.close().await?;
         Ok(exit_code(state))
     }
 }

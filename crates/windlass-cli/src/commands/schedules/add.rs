@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::job_args::JobArgs;
 use clap::{Args, ValueEnum};
-use std::process::ExitCode;
 use windlass::core::job::Due;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{CatchUp, Overlap, Rule, Schedule};
@@ -75,7 +74,7 @@ fn catch_up(text: &str) -> Result<CatchUp, InvalidValue> {
 }
 
 impl Add {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let rule = match (self.cron, self.every) {
             (Some(cron), _) => Rule::cron_in(self.zone, cron),
             (None, Some(every)) => Rule::every_ms(every.ms),
@@ -110,7 +109,6 @@ impl Add {
         if schedule.is_over() {
             app.ui.note("note: it will never tick; check --start, --end and --limit");
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -10,7 +10,6 @@ use crate::table::{Table, maybe, number, text};
 use crate::ui::STRONG;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::Schedule;
 use windlass::core::time::Timestamp;
@@ -25,26 +24,17 @@ pub(crate) enum Schedules {
     Show(Show),
     Add(Box<add::Add>),
     Apply(apply::Apply),
-    Pause(change::Pause),
-    Resume(change::Resume),
+    /// Pause a schedule: its ticks pass without a job and are not made up for.
+    #[command(after_help = "Examples:\n  windlass schedules pause nightly")]
+    Pause(change::SetPaused<true>),
+    /// Resume a schedule with its next tick.
+    #[command(after_help = "Examples:\n  windlass schedules resume nightly")]
+    Resume(change::SetPaused<false>),
     Run(change::Run),
     Remove(change::Remove),
 }
 
-impl Schedules {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Show(show) => show.run(app).await,
-            Self::Add(add) => add.run(app).await,
-            Self::Apply(apply) => apply.run(app).await,
-            Self::Pause(pause) => pause.run(app).await,
-            Self::Resume(resume) => resume.run(app).await,
-            Self::Run(run) => run.run(app).await,
-            Self::Remove(remove) => remove.run(app).await,
-        }
-    }
-}
+dispatch!(Schedules: List, Show, Add, Apply, Pause, Resume, Run, Remove);
 
 /// List all schedules.
 #[derive(Debug, Args)]
@@ -54,7 +44,7 @@ impl Schedules {
 pub(crate) struct List {}
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
         let mut table = Table::new(&["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"]);
@@ -81,14 +71,7 @@ impl List {
                 text(note),
             ]);
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no schedules"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.rows(&table, "no schedules")
     }
 }
 
@@ -101,13 +84,11 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let schedule = find_schedule(store.as_ref(), &self.name).await?;
         let now = store.now().await?;
-        print(app, &schedule, now)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        print(app, &schedule, now)
     }
 }
 
