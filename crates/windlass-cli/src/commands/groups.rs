@@ -3,11 +3,13 @@
 use crate::app::App;
 use crate::commands::queues::put;
 use crate::failure::Failure;
-use crate::table::{Table, maybe, number, text};
+use crate::table::{Cell, maybe, number, text};
+use crate::ui::Listing;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use windlass::core::name::{GroupName, QueueName};
-use windlass::core::store::{GroupStatus, GroupsRequest, LIST_MAX, Setting, Store};
+use windlass::core::store::{GroupSettings, GroupStatus, GroupsRequest, LIST_MAX, Setting, Store};
+use windlass::core::time::Timestamp;
 use windlass_operate::names::find_queue;
 use windlass_operate::queue_view::{GroupLimits, group_settings_lines, group_view};
 use windlass_operate::text::relative_time;
@@ -43,37 +45,35 @@ impl List {
         let store = app.existing()?;
         let all = find_queue(store.as_ref(), &self.queue).await?.settings.groups;
         let now = store.now().await?;
-        let mut table = Table::new(&["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
+        let mut list = Listing::new(app.ui, &["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
         let mut after = None;
         loop {
             let request = GroupsRequest { queue: self.queue.clone(), after, limit: LIST_MAX };
             let page = store.groups(request).await?;
             for group in &page.groups {
-                if app.ui.json {
-                    app.ui.json(&group_view(group, all))?;
-                    continue;
-                }
-                let limits = GroupLimits::new(group, all);
-                let limited = group
-                    .rate_limited_until
-                    .map(|until| format!("rate limited, goes on {}", relative_time(until, now)));
-                table.row(vec![
-                    text(&group.name),
-                    number(group.ready),
-                    number(group.active),
-                    maybe(limits.cap),
-                    maybe(limits.rate),
-                    maybe(limits.weight),
-                    text(limited.unwrap_or_default()),
-                ]);
+                list.add(&group_view(group, all), || row(group, all, now))?;
             }
             after = page.groups.last().map(|group| group.name.clone()).filter(|_| page.more);
             if after.is_none() {
                 break;
             }
         }
-        app.ui.rows(&table, "no groups")
+        list.end("no groups", None, "")
     }
+}
+
+fn row(group: &GroupStatus, all: GroupSettings, now: Timestamp) -> Vec<Cell> {
+    let limits = GroupLimits::new(group, all);
+    let limited = group.rate_limited_until.map(|until| format!("rate limited, goes on {}", relative_time(until, now)));
+    vec![
+        text(&group.name),
+        number(group.ready),
+        number(group.active),
+        maybe(limits.cap),
+        maybe(limits.rate),
+        maybe(limits.weight),
+        text(limited.unwrap_or_default()),
+    ]
 }
 
 /// Change the settings of one group; what it does not say, the queue's settings for groups say.

@@ -2,7 +2,8 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Cell, Table, number, text, whole};
+use crate::table::{Cell, number, text, whole};
+use crate::ui::Listing;
 use clap::Args;
 use comfy_table::Color;
 use windlass::core::store::{Kinds, WorkerStatus};
@@ -26,15 +27,10 @@ impl Workers {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
-        let mut table = Table::new(&["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"]);
-        for worker in store.workers().await? {
-            if app.ui.json {
-                app.ui.json(&worker)?;
-            } else {
-                table.row(row(&worker, now));
-            }
-        }
-        app.ui.rows(&table, "no workers")
+        let headers = ["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"];
+        let mut list = Listing::new(app.ui, &headers);
+        store.workers().await?.iter().try_for_each(|worker| list.add(worker, || row(worker, now)))?;
+        list.end("no workers", None, "")
     }
 }
 

@@ -104,25 +104,23 @@ pub(super) async fn samples(store: &dyn Store) -> Result<Vec<Finding>, OperateEr
     for queue in store.queues().await? {
         let counts = queue.counts;
         let mut quarantined = Vec::new();
-        if counts.ready > 0 {
-            let ready = sample(store, &queue.name, State::Ready).await?;
-            findings.extend(unhandled(store, &queue.name, &ready, now).await?);
-            quarantined.extend(ready);
-        }
-        if counts.active > 0 {
-            let active = sample(store, &queue.name, State::Active).await?;
-            findings.extend(expired(store, &queue.name, &active, now).await?);
-            quarantined.extend(active);
-        }
-        if counts.scheduled > 0 {
-            let scheduled = sample(store, &queue.name, State::Scheduled).await?;
-            findings.extend(overdue(&queue.name, &scheduled, now));
-            quarantined.extend(scheduled);
-        }
-        if counts.failed > 0 {
-            let failed = sample(store, &queue.name, State::Failed).await?;
-            findings.extend(failures(&queue.name, &failed, counts.failed));
-            quarantined.extend(failed);
+        for (state, number) in [
+            (State::Ready, counts.ready),
+            (State::Active, counts.active),
+            (State::Scheduled, counts.scheduled),
+            (State::Failed, counts.failed),
+        ] {
+            if number == 0 {
+                continue;
+            }
+            let jobs = sample(store, &queue.name, state).await?;
+            match state {
+                State::Ready => findings.extend(unhandled(store, &queue.name, &jobs, now).await?),
+                State::Active => findings.extend(expired(store, &queue.name, &jobs, now).await?),
+                State::Scheduled => findings.extend(overdue(&queue.name, &jobs, now)),
+                _ => findings.extend(failures(&queue.name, &jobs, number)),
+            }
+            quarantined.extend(jobs);
         }
         quarantined.retain(|job| job.quarantined);
         if let Some(first) = quarantined.first() {

@@ -3,9 +3,9 @@
 use super::Which;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Cell, Table, maybe, number, state, text, whole};
+use crate::table::{Cell, maybe, number, state, text, whole};
+use crate::ui::Listing;
 use clap::Args;
-use serde_json::json;
 use windlass::core::job::JobSummary;
 use windlass::core::store::{LIST_MAX, ListOrder, ListRequest};
 use windlass::core::time::Timestamp;
@@ -49,42 +49,22 @@ impl List {
         let order = if self.newest { ListOrder::Descending } else { ListOrder::Ascending };
         let filter = self.which.filter();
         let (mut cursor, mut left) = (self.cursor, if self.all { u64::MAX } else { u64::from(self.limit) });
-        let mut table = Table::new(&["ID", "QUEUE", "KIND", "STATE", "TRIES", "PRIO", "WHEN", "NOTE"]);
+        let mut list = Listing::new(app.ui, &["ID", "QUEUE", "KIND", "STATE", "TRIES", "PRIO", "WHEN", "NOTE"]);
         loop {
             let limit = u32::try_from(left).unwrap_or(LIST_MAX).min(LIST_MAX);
             let page = store.list(ListRequest { filter: filter.clone(), order, cursor, limit }).await?;
             cursor = page.cursor;
             left -= page.jobs.len() as u64;
             for job in &page.jobs {
-                if app.ui.json {
-                    app.ui.json(job)?;
-                } else {
-                    table.row(row(job, now));
-                }
+                list.add(job, || row(job, now))?;
             }
             // A page may be short and still carry a cursor.
             if cursor.is_none() || left == 0 {
                 break;
             }
         }
-        finish(app, &table, cursor)?;
-        Ok(())
+        list.end("no jobs", cursor, "--all, or ")
     }
-}
-
-fn finish(app: &App, table: &Table, cursor: Option<String>) -> Result<(), Failure> {
-    if app.ui.json {
-        return cursor.map_or(Ok(()), |cursor| app.ui.json(&json!({ "cursor": cursor })));
-    }
-    if table.is_empty() {
-        app.ui.note("no jobs");
-    } else {
-        app.ui.table(table)?;
-    }
-    if let Some(cursor) = cursor {
-        app.ui.note(format_args!("there are more: --all, or --cursor {cursor}"));
-    }
-    Ok(())
 }
 
 fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {

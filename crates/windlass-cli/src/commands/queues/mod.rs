@@ -7,7 +7,8 @@ mod show;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Table, number, text};
+use crate::table::{number, text};
+use crate::ui::Listing;
 use clap::{Args, Subcommand};
 use windlass_operate::queue_view::settings_note;
 
@@ -43,21 +44,19 @@ pub(crate) struct List {}
 impl List {
     async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let mut table =
-            Table::new(&["QUEUE", "SCHEDULED", "READY", "ACTIVE", "SUCCEEDED", "FAILED", "CANCELLED", "NOTE"]);
+        let headers = ["QUEUE", "SCHEDULED", "READY", "ACTIVE", "SUCCEEDED", "FAILED", "CANCELLED", "NOTE"];
+        let mut list = Listing::new(app.ui, &headers);
         for queue in store.queues().await? {
-            if app.ui.json {
-                app.ui.json(&queue)?;
-                continue;
-            }
-            let counts = queue.counts;
-            let numbers =
-                [counts.scheduled, counts.ready, counts.active, counts.succeeded, counts.failed, counts.cancelled];
-            let mut row = vec![text(&queue.name)];
-            row.extend(numbers.map(number));
-            row.push(text(settings_note(&queue.settings)));
-            table.row(row);
+            list.add(&queue, || {
+                let counts = queue.counts;
+                let numbers =
+                    [counts.scheduled, counts.ready, counts.active, counts.succeeded, counts.failed, counts.cancelled];
+                let mut row = vec![text(&queue.name)];
+                row.extend(numbers.map(number));
+                row.push(text(settings_note(&queue.settings)));
+                row
+            })?;
         }
-        app.ui.rows(&table, "no queues; a queue is made by its first job")
+        list.end("no queues; a queue is made by its first job", None, "")
     }
 }

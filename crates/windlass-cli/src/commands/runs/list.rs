@@ -2,10 +2,10 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Cell, Table, text, whole};
+use crate::table::{Cell, text, whole};
+use crate::ui::Listing;
 use clap::{Args, ValueEnum};
 use comfy_table::Color;
-use serde_json::json;
 use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunState};
 use windlass::core::time::Timestamp;
 use windlass_operate::run_view::{list_runs, listed_note};
@@ -65,24 +65,9 @@ impl List {
         let list = RunList { state, order, cursor: self.cursor, limit: self.limit };
         let page = list_runs(store.as_ref(), list, self.state == Some(StateName::Stuck)).await?;
         let now = store.now().await?;
-        if app.ui.json {
-            for run in &page.runs {
-                app.ui.json(run)?;
-            }
-            if let Some(cursor) = page.cursor {
-                app.ui.json(&json!({ "cursor": cursor }))?;
-            }
-        } else if page.runs.is_empty() {
-            app.ui.note("no runs");
-        } else {
-            let mut table = Table::new(&["ID", "NAME", "STATE", "STARTED", "TOOK", "NOTE"]);
-            page.runs.iter().for_each(|run| table.row(row(run, now)));
-            app.ui.table(&table)?;
-            if let Some(cursor) = page.cursor {
-                app.ui.note(format_args!("there are more: --cursor {cursor}"));
-            }
-        }
-        Ok(())
+        let mut list = Listing::new(app.ui, &["ID", "NAME", "STATE", "STARTED", "TOOK", "NOTE"]);
+        page.runs.iter().try_for_each(|run| list.add(run, || row(run, now)))?;
+        list.end("no runs", page.cursor, "")
     }
 }
 

@@ -6,8 +6,8 @@ mod change;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Table, maybe, number, text};
-use crate::ui::STRONG;
+use crate::table::{Cell, maybe, number, text};
+use crate::ui::{Listing, STRONG};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use windlass::core::name::ScheduleName;
@@ -47,32 +47,31 @@ impl List {
     async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
-        let mut table = Table::new(&["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"]);
+        let headers = ["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"];
+        let mut list = Listing::new(app.ui, &headers);
         for schedule in store.schedules().await? {
-            if app.ui.json {
-                app.ui.json(&schedule_view(&schedule))?;
-                continue;
-            }
-            let note = if schedule.paused {
-                "paused"
-            } else if schedule.is_over() {
-                "over"
-            } else {
-                ""
-            };
-            table.row(vec![
-                text(&schedule.name),
-                text(rule_text(&schedule.rule)),
-                text(&schedule.spec.queue),
-                text(&schedule.spec.kind),
-                maybe(schedule.next_tick.map(|tick| relative_time(tick, now))),
-                maybe(schedule.last_tick.map(|tick| relative_time(tick, now))),
-                number(schedule.fired),
-                text(note),
-            ]);
+            list.add(&schedule_view(&schedule), || row(&schedule, now))?;
         }
-        app.ui.rows(&table, "no schedules")
+        list.end("no schedules", None, "")
     }
+}
+
+fn row(schedule: &Schedule, now: Timestamp) -> Vec<Cell> {
+    let note = match (schedule.paused, schedule.is_over()) {
+        (true, _) => "paused",
+        (false, true) => "over",
+        (false, false) => "",
+    };
+    vec![
+        text(&schedule.name),
+        text(rule_text(&schedule.rule)),
+        text(&schedule.spec.queue),
+        text(&schedule.spec.kind),
+        maybe(schedule.next_tick.map(|tick| relative_time(tick, now))),
+        maybe(schedule.last_tick.map(|tick| relative_time(tick, now))),
+        number(schedule.fired),
+        text(note),
+    ]
 }
 
 /// Show a schedule and its next ticks.
