@@ -1,7 +1,9 @@
 //! Workflow files, as they are named on the command line.
 
+use crate::app::App;
 use crate::failure::{Failure, say};
 use crate::ui::ERROR;
+use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 use windlass::graph::yaml::{self, InputError, Problems, Workflow};
@@ -78,6 +80,17 @@ pub(crate) fn drawn(problems: &Problems) -> String {
         None => format!("{line}\n"),
     };
     problems.to_string().lines().map(line).collect()
+}
+
+/// Reads a workflow file, and resolves the inputs of a run.
+pub(crate) fn read_with_inputs(
+    app: &App,
+    path: &str,
+    inputs: Vec<(String, String)>,
+) -> Result<(Workflow, Value), Failure> {
+    let workflow = WorkflowFile::open(path)?.workflow(app.ui.json)?;
+    let inputs = workflow.resolve_inputs(inputs.into_iter().collect()).map_err(|error| refused(&error))?;
+    Ok((workflow, inputs))
 }
 
 /// What is wrong with the inputs that were given.

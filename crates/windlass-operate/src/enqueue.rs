@@ -1,4 +1,4 @@
-//! Enqueueing: one job or many, read from lines of JSON, sent in batches, with a summary of what became of them.
+//! Enqueueing many jobs: they are read from lines of JSON and sent in batches; a summary counts what became of them.
 
 use crate::error::OperateError;
 use crate::job_input::JobInput;
@@ -6,13 +6,12 @@ use crate::text::unknown_field_hint;
 use serde::Serialize;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use windlass::Error;
 use windlass::core::id::Ids;
 use windlass::core::job::{NewJob, PAYLOAD_BYTES_MAX};
 use windlass::core::random::StrongRandom;
-use windlass::core::store::{EnqueueRequest, Enqueued, Store};
+use windlass::core::store::Enqueued;
 use windlass::core::time::SystemClock;
-use windlass::{Error, Result as StoreResult};
 
 /// Jobs of one batch.
 pub const BATCH_JOBS: usize = 1_000;
@@ -20,29 +19,10 @@ pub const BATCH_JOBS: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 /// The longest line: the largest payload, and room for the other fields.
 const LINE_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX + (1 << 20);
-/// How often an enqueue is sent whose answer was lost.
-const TRIES: u32 = 5;
 
 /// A source of new ids, by the clock and the randomness of the system.
 pub fn ids() -> Ids {
     Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
-}
-
-/// Enqueues jobs; returns an answer for each. A call whose answer was lost is repeated: the ids were made here, so a job is
-/// enqueued once.
-pub async fn enqueue(store: &dyn Store, jobs: Vec<NewJob>) -> StoreResult<Vec<StoreResult<Enqueued>>> {
-    let request = EnqueueRequest::new(jobs);
-    let mut answers = store.enqueue(request.clone()).await;
-    for n in 1..TRIES {
-        if !answers.as_ref().is_err_and(Error::is_outcome_unknown) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50) * n).await;
-        let of_job = |(answer, job): (StoreResult<Enqueued>, &NewJob)| answer.map(|answer| answer.of_repetition(job));
-        let repeated = store.enqueue(request.clone()).await;
-        answers = repeated.map(|answers| answers.into_iter().zip(&request.jobs).map(of_job).collect());
-    }
-    answers
 }
 
 /// The cause of a lost answer; `None` for errors after which it is certain that nothing was enqueued.

@@ -1,15 +1,12 @@
 //! Jobs as people and programs see them: names as in a listing, payloads in a readable form.
 
 use crate::text::{excerpt, printable};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use std::collections::BTreeMap;
-use windlass::core::id::JobId;
-use windlass::core::job::{Dedup, Failure, Job, JobSummary, KeepFor, LeaseView, Progress, State, TraceContext, Verb};
-use windlass::core::name::{CustomId, GroupName, Kind, Labels, QueueName};
+use windlass::core::job::{Job, JobSummary, State, Verb};
 use windlass::core::payload::{JSON, Payload};
-use windlass::core::retry::RetryPolicy;
 use windlass::core::store::{Explanation, Transition};
 use windlass::core::time::Timestamp;
 
@@ -84,86 +81,56 @@ fn indented(json: &str) -> String {
 }
 
 /// All fields of one job, with the explanation of its state, as `windlass jobs show --json` prints them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct JobView<'a> {
-    id: JobId,
-    queue: &'a QueueName,
-    kind: &'a Kind,
-    group: &'a Option<GroupName>,
-    custom_id: &'a Option<CustomId>,
-    state: State,
-    priority: i16,
-    lifo: bool,
-    attempt: u32,
-    attempts_max: u32,
-    stalls: u32,
-    stalls_max: u32,
-    retries: u32,
-    timeout_ms: Option<u64>,
-    retry: &'a RetryPolicy,
-    labels: &'a Labels,
-    dedup: &'a Option<Dedup>,
-    keep_for: KeepFor,
-    metadata: &'a BTreeMap<String, String>,
-    trace: &'a Option<TraceContext>,
-    due_at: Option<Timestamp>,
-    lease: &'a Option<LeaseView>,
-    cancel_requested: bool,
-    progress: &'a Option<Progress>,
-    content_type: &'a str,
-    payload: Option<Box<RawValue>>,
-    result: Option<Box<RawValue>>,
-    outputs: &'a BTreeMap<String, String>,
-    failures: &'a [Failure],
-    created_at: Timestamp,
-    claimed_at: Option<Timestamp>,
-    finished_at: Option<Timestamp>,
-    quarantined: &'a Option<String>,
-    explanation: &'a Explanation,
-    text: &'a str,
+    /// The job.
+    pub job: &'a Job,
+    /// Why it has its state.
+    pub explanation: &'a Explanation,
+    /// The explanation as a sentence, see [`crate::explain::sentence`].
+    pub text: &'a str,
 }
 
-impl<'a> JobView<'a> {
-    /// `text` is the explanation as a sentence, see [`crate::explain::sentence`].
-    pub fn new(job: &'a Job, explanation: &'a Explanation, text: &'a str) -> Self {
-        let spec = job.spec.as_ref();
-        Self {
-            id: job.id,
-            queue: &spec.queue,
-            kind: &spec.kind,
-            group: &spec.group,
-            custom_id: &spec.custom_id,
-            state: job.state,
-            priority: spec.priority,
-            lifo: spec.lifo,
-            attempt: job.attempt,
-            attempts_max: spec.attempts,
-            stalls: job.stalls,
-            stalls_max: spec.stalls,
-            retries: job.retries,
-            timeout_ms: spec.timeout_ms,
-            retry: &spec.retry,
-            labels: &spec.labels,
-            dedup: &spec.dedup,
-            keep_for: spec.keep_for,
-            metadata: &spec.metadata,
-            trace: &spec.trace,
-            due_at: job.due_at,
-            lease: &job.lease,
-            cancel_requested: job.cancel_requested,
-            progress: &job.progress,
-            content_type: &spec.payload.content_type,
-            payload: payload_json(&spec.payload),
-            result: job.result.as_ref().and_then(payload_json),
-            outputs: &job.outputs,
-            failures: &job.failures,
-            created_at: job.created_at,
-            claimed_at: job.claimed_at,
-            finished_at: job.finished_at,
-            quarantined: &job.quarantined,
-            explanation,
-            text,
-        }
+impl Serialize for JobView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (job, spec) = (self.job, self.job.spec.as_ref());
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &job.id)?;
+        map.serialize_entry("queue", &spec.queue)?;
+        map.serialize_entry("kind", &spec.kind)?;
+        map.serialize_entry("group", &spec.group)?;
+        map.serialize_entry("custom_id", &spec.custom_id)?;
+        map.serialize_entry("state", &job.state)?;
+        map.serialize_entry("priority", &spec.priority)?;
+        map.serialize_entry("lifo", &spec.lifo)?;
+        map.serialize_entry("attempt", &job.attempt)?;
+        map.serialize_entry("attempts_max", &spec.attempts)?;
+        map.serialize_entry("stalls", &job.stalls)?;
+        map.serialize_entry("stalls_max", &spec.stalls)?;
+        map.serialize_entry("retries", &job.retries)?;
+        map.serialize_entry("timeout_ms", &spec.timeout_ms)?;
+        map.serialize_entry("retry", &spec.retry)?;
+        map.serialize_entry("labels", &spec.labels)?;
+        map.serialize_entry("dedup", &spec.dedup)?;
+        map.serialize_entry("keep_for", &spec.keep_for)?;
+        map.serialize_entry("metadata", &spec.metadata)?;
+        map.serialize_entry("trace", &spec.trace)?;
+        map.serialize_entry("due_at", &job.due_at)?;
+        map.serialize_entry("lease", &job.lease)?;
+        map.serialize_entry("cancel_requested", &job.cancel_requested)?;
+        map.serialize_entry("progress", &job.progress)?;
+        map.serialize_entry("content_type", &spec.payload.content_type)?;
+        map.serialize_entry("payload", &payload_json(&spec.payload))?;
+        map.serialize_entry("result", &job.result.as_ref().and_then(payload_json))?;
+        map.serialize_entry("outputs", &job.outputs)?;
+        map.serialize_entry("failures", &job.failures)?;
+        map.serialize_entry("created_at", &job.created_at)?;
+        map.serialize_entry("claimed_at", &job.claimed_at)?;
+        map.serialize_entry("finished_at", &job.finished_at)?;
+        map.serialize_entry("quarantined", &job.quarantined)?;
+        map.serialize_entry("explanation", &self.explanation)?;
+        map.serialize_entry("text", &self.text)?;
+        map.end()
     }
 }
 

@@ -72,7 +72,7 @@ impl Client {
     /// Enqueues a job with options on top of its own.
     pub async fn enqueue_with<J: Job>(&self, job: J, options: Options) -> Result<Ticket<J>> {
         let job = self.prepare(&job, options)?;
-        let mut answers = self.send(vec![job]).await?;
+        let mut answers = self.enqueue_new(vec![job]).await?;
         let enqueued = answers.pop().unwrap_or_else(|| Err(no_answer()))?;
         Ok(self.ticket(enqueued))
     }
@@ -87,7 +87,7 @@ impl Client {
         for batch in batches {
             let jobs = batch.len();
             let sent = match &failed {
-                None => self.send(batch).await,
+                None => self.enqueue_new(batch).await,
                 Some(error) => Err(Error::clone(error)),
             };
             match sent {
@@ -130,8 +130,9 @@ impl Client {
         Ok(NewJob::new(self.ids.next(), spec).due(due))
     }
 
-    /// The ids are ours, so a call whose answer got lost may be repeated.
-    async fn send(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
+    /// Enqueues jobs that were made elsewhere, and returns an answer for each. A call whose answer was lost is repeated: a job
+    /// carries its id, so it is enqueued once.
+    pub async fn enqueue_new(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
         let request = EnqueueRequest::new(jobs);
         let mut answers = self.store.enqueue(request.clone()).await;
         for n in 1..TRIES {

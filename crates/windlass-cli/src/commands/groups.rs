@@ -1,7 +1,7 @@
 //! `windlass groups`: look at the groups of a queue and change them.
 
 use crate::app::App;
-use crate::commands::queues::put;
+use crate::commands::queues::{print_changes, put};
 use crate::failure::Failure;
 use crate::table::{Cell, maybe, number, text};
 use crate::ui::Listing;
@@ -115,20 +115,9 @@ impl Set {
         let (queue, group) = (self.queue, self.group);
         store.configure(Setting::Group { queue: queue.clone(), group: group.clone(), settings: after }).await?;
         if app.ui.json {
-            app.ui.json(&json!({ "queue": queue, "group": group, "before": before, "after": after }))?;
-        } else {
-            for ((name, old), (_, new)) in group_settings_lines(before)
-                .into_iter()
-                .zip(group_settings_lines(after))
-                .filter(|(old, new)| old != new)
-            {
-                app.ui.line(format_args!("{name}: {old} → {new}"))?;
-            }
-            if before == after {
-                app.ui.note("it was set so already");
-            }
+            return app.ui.json(&json!({ "queue": queue, "group": group, "before": before, "after": after }));
         }
-        Ok(())
+        print_changes(app, group_settings_lines(before), group_settings_lines(after))
     }
 
     /// The group as it is now. Groups come by name, so those behind it are not read.

@@ -5,7 +5,7 @@ use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::table::{Table, text, whole};
 use crate::ui::STRONG;
-use crate::workflow_file::{WorkflowFile, refused};
+use crate::workflow_file::read_with_inputs;
 use clap::Args;
 use serde_json::Value;
 use windlass::core::graph::{Graph, Work};
@@ -42,8 +42,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn run(self, app: &App) -> Result<(), Failure> {
-        let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
-        let inputs = workflow.resolve_inputs(self.inputs.into_iter().collect()).map_err(|error| refused(&error))?;
+        let (workflow, inputs) = read_with_inputs(app, &self.file, self.inputs)?;
         let graph = &workflow.graph;
         let plan = Planned::new(graph, &inputs)?;
         if app.ui.json {

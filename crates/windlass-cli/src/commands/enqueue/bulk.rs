@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use windlass::core::store::{Enqueued, Store};
+use windlass::Client;
+use windlass::core::store::Enqueued;
 use windlass_operate::OperateError;
-use windlass_operate::enqueue::{BATCH_JOBS, Batch, BulkSummary, JobLine, JobLines, enqueue, lost_answer};
+use windlass_operate::enqueue::{BATCH_JOBS, Batch, BulkSummary, JobLine, JobLines, lost_answer};
 use windlass_operate::text::count;
 
 /// After so long without a line, what is at hand is enqueued.
@@ -44,7 +45,7 @@ pub(super) async fn run(app: &App, file: &Path) -> Result<ExitCode, Failure> {
     let source: Box<dyn Read + Send> =
         if stdin { Box::new(std::io::stdin()) } else { Box::new(File::open(file).map_err(cannot)?) };
     let mut upload = Upload { app, summary: BulkSummary::default(), refusals: 0, bar: app.ui.bar(size, "enqueueing") };
-    let outcome = upload.all(store.as_ref(), start(source)?).await;
+    let outcome = upload.all(&Client::new(store), start(source)?).await;
     upload.bar.finish_and_clear();
     upload.report()?;
     outcome?;
@@ -97,7 +98,7 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    async fn all(&mut self, store: &dyn Store, mut lines: mpsc::Receiver<Line>) -> Result<(), Failure> {
+    async fn all(&mut self, client: &Client, mut lines: mpsc::Receiver<Line>) -> Result<(), Failure> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut batch = Batch::default();
         loop {
@@ -110,25 +111,25 @@ impl Upload<'_> {
                 Next::Line(Ok(line)) => {
                     batch.add(line);
                     if batch.is_full() {
-                        self.send(store, &mut batch).await?;
+                        self.send(client, &mut batch).await?;
                     }
                 }
-                Next::Pause => self.send(store, &mut batch).await?,
+                Next::Pause => self.send(client, &mut batch).await?,
                 Next::Line(Err((number, failure))) => {
-                    self.send(store, &mut batch).await?;
+                    self.send(client, &mut batch).await?;
                     name(self.app, number, &failure.into(), 1);
                     let done = count(self.summary.accepted(), "job");
                     return Err(Failure::usage(format!("line {number} is bad; enqueued before it: {done}"))
                         .hint(format!("mend it and go on from line {number}")));
                 }
-                Next::End => return self.send(store, &mut batch).await,
+                Next::End => return self.send(client, &mut batch).await,
             }
         }
     }
 
-    async fn send(&mut self, store: &dyn Store, batch: &mut Batch) -> Result<(), Failure> {
+    async fn send(&mut self, client: &Client, batch: &mut Batch) -> Result<(), Failure> {
         let Batch { jobs, numbers, bytes } = std::mem::take(batch);
-        let answers = enqueue(store, jobs).await.map_err(|error| self.broken(&numbers, error))?;
+        let answers = client.enqueue_new(jobs).await.map_err(|error| self.broken(&numbers, error))?;
         for (number, answer) in numbers.into_iter().zip(answers) {
             self.take(number, answer);
         }

@@ -10,12 +10,13 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::{ExitCode, Termination};
+use std::sync::Arc;
 use std::time::Duration;
-use windlass::Error;
 use windlass::core::id::JobId;
 use windlass::core::job::{Job, NewJob, State};
 use windlass::core::store::{Enqueued, Store, WaitFor};
-use windlass_operate::enqueue::{enqueue, ids, lost_answer};
+use windlass::{Client, Error};
+use windlass_operate::enqueue::{ids, lost_answer};
 use windlass_operate::error::connection_failure;
 use windlass_operate::values::Span;
 
@@ -72,7 +73,7 @@ impl Enqueue {
         let (spec, due) = self.job.read()?.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
-        let answer = enqueue(store.as_ref(), vec![job.clone()]).await;
+        let answer = Client::new(Arc::clone(&store)).enqueue_new(vec![job.clone()]).await;
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(no_answer())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;

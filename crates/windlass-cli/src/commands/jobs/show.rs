@@ -35,7 +35,7 @@ impl Show {
         let (explanation, now) = (store.explain(id).await?, store.now().await?);
         let text = sentence(&explanation, now);
         if app.ui.json {
-            app.ui.json(&JobView::new(&job, &explanation, &text))?;
+            app.ui.json(&JobView { job: &job, explanation: &explanation, text: &text })?;
         } else {
             let sheet = Sheet { app, now };
             sheet.head(&job, &text)?;

@@ -2,7 +2,7 @@
 
 mod change;
 mod set;
-pub(crate) use set::put;
+pub(crate) use set::{print_changes, put};
 mod show;
 
 use crate::app::App;

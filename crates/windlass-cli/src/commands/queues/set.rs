@@ -83,18 +83,9 @@ impl Set {
             store.configure(Setting::Queue { queue: self.queue.clone(), settings: after.clone() }).await?;
         }
         if app.ui.json {
-            app.ui.json(&json!({ "queue": self.queue, "before": before, "after": after }))?;
-        } else {
-            for ((name, old), (_, new)) in
-                settings_lines(&before).into_iter().zip(settings_lines(&after)).filter(|(old, new)| old != new)
-            {
-                app.ui.line(format_args!("{name}: {old} → {new}"))?;
-            }
-            if after == before {
-                app.ui.note("it was set so already");
-            }
+            return app.ui.json(&json!({ "queue": self.queue, "before": before, "after": after }));
         }
-        Ok(())
+        print_changes(app, settings_lines(&before), settings_lines(&after))
     }
 
     /// Puts what was named into `settings`; false when nothing was.
@@ -114,6 +105,23 @@ impl Set {
         ]
         .contains(&true)
     }
+}
+
+/// Prints the settings that have changed.
+pub(crate) fn print_changes<T: IntoIterator<Item = (&'static str, String)>>(
+    app: &App,
+    before: T,
+    after: T,
+) -> Result<(), Failure> {
+    let mut changed = false;
+    for ((name, old), (_, new)) in before.into_iter().zip(after).filter(|(old, new)| old != new) {
+        app.ui.line(format_args!("{name}: {old} → {new}"))?;
+        changed = true;
+    }
+    if !changed {
+        app.ui.note("it was set so already");
+    }
+    Ok(())
 }
 
 /// Takes over what was given; false when nothing was.

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::failure::exit_code;
 use crate::follow_run::{Printer, patiently};
 use crate::ui::{STRONG, Ui};
-use crate::workflow_file::{WorkflowFile, refused};
+use crate::workflow_file::read_with_inputs;
 use clap::Args;
 use local::{Local, Working};
 use serde_json::json;
@@ -67,9 +67,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         self.refuse_what_only_a_worker_uses()?;
-        let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
-        let inputs = self.inputs.iter().cloned().collect();
-        let inputs = workflow.resolve_inputs(inputs).map_err(|error| refused(&error))?;
+        let (workflow, inputs) = read_with_inputs(app, &self.file, self.inputs.clone())?;
         let graph = Arc::new(workflow.graph);
         let local = if self.local { Some(Local::prepare(app, &graph, &inputs)?) } else { None };
         let store = match &local {
