@@ -195,3 +195,25 @@ fn with_lanes(mut nets: Vec<Net>) -> Option<Vec<Net>> {
     }
     Some(nets)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass::graph::yaml;
+
+    #[test]
+    fn a_long_chain_has_no_lines_for_needs_that_follow_from_others() {
+        let needs = |node: usize| match node {
+            0 => String::new(),
+            1 => "j0".to_owned(),
+            node => format!("j{}, j0", node - 1),
+        };
+        let jobs: String = (0..70).map(|node| format!("  j{node}: {{ run: x, needs: [{}] }}\n", needs(node))).collect();
+        let graph = yaml::read("g.yml", &format!("jobs:\n{jobs}")).unwrap().graph;
+        let layout = place(&graph, &graph.levels().unwrap());
+        assert_eq!(layout.columns.len(), 70);
+        assert!(layout.columns.iter().all(|column| matches!(column[..], [Placed { item: Item::Node(_), .. }])));
+        let nets = nets(&layout, &|row, _| row).unwrap();
+        assert!(nets.iter().all(|nets| nets.len() == 1 && nets[0].lane.is_none()), "every line is straight");
+    }
+}
