@@ -3,18 +3,20 @@
 use crate::cli::Cli;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::scheme;
 use crate::ui::Ui;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use windlass::Error;
 use windlass::core::store::Store;
+use windlass_operate::store_url;
 use windlass_sqlite::Options;
 
 /// What every command has at hand.
-#[derive(Debug)]
 pub(crate) struct App {
     pub(crate) ui: Ui,
     store: Option<String>,
+    /// The store that was opened last.
+    opened: Mutex<Option<Arc<dyn Store>>>,
     /// It is `doctor` that runs.
     examines: bool,
 }
@@ -31,6 +33,7 @@ impl App {
         Ok(Self {
             ui: Ui::new(global.json),
             store: named.or(global.store.as_ref()).filter(|url| !url.is_empty()).cloned().or(config.store),
+            opened: Mutex::default(),
             examines: doctor.is_some(),
         })
     }
@@ -42,7 +45,7 @@ impl App {
 
     /// The same without a store, for a command that uses one of its own: no advice names the other one.
     pub(crate) fn without_store(&self) -> Self {
-        Self { ui: self.ui, store: None, examines: self.examines }
+        Self { ui: self.ui, store: None, opened: Mutex::default(), examines: self.examines }
     }
 
     /// Opens the store that was named. An embedded one is made if it is not there.
@@ -53,6 +56,15 @@ impl App {
     /// Opens the store that was named, if it is there: who only looks must leave no empty file behind.
     pub(crate) fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
         self.open(false)
+    }
+
+    /// Closes the store, if one was opened: what it has acknowledged is on disk then.
+    pub(crate) async fn close(&self) -> Result<(), Failure> {
+        let opened = self.opened.lock().take();
+        match opened {
+            Some(store) => Ok(store.close().await?),
+            None => Ok(()),
+        }
     }
 
     /// How the store is opened, if it is one on Redis.
@@ -94,7 +106,7 @@ impl App {
             Failure::usage("no store is named")
                 .hint("say --store sqlite://jobs.db, set WINDLASS_STORE, or write `store = \"…\"` into windlass.toml")
         })?;
-        scheme::check(url)?;
+        store_url::check(url)?;
         if url.starts_with("memory") {
             self.ui.note("note: memory:// is empty at the start of every command and gone at its end");
         }
@@ -112,7 +124,9 @@ impl App {
             true => windlass::open(url),
             false => windlass::open(&format!("{url}{}create=false", if url.contains('?') { '&' } else { '?' })),
         };
-        opened.map_err(if sqlite { cannot_open } else { Failure::from })
+        let opened = opened.map_err(if sqlite { cannot_open } else { Failure::from })?;
+        *self.opened.lock() = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `windlass.toml` in the working directory: what flags and environment leave open.
 
 use crate::failure::Failure;
-use crate::values::unknown_field;
 use serde::Deserialize;
 use std::io::ErrorKind;
+use windlass_operate::text::unknown_field_hint;
 
 const FILE: &str = "windlass.toml";
 
@@ -29,7 +29,7 @@ impl Config {
 /// The parser shows the line; a near miss is named.
 fn wrong(error: &toml::de::Error) -> Failure {
     let failure = Failure::usage(format!("{FILE}: {}", error.to_string().trim_end()));
-    match unknown_field(error.message()) {
+    match unknown_field_hint(error.message()) {
         Some(advice) => failure.hint(advice),
         None => failure.hint(format!("{FILE} may hold one line: store = \"sqlite://jobs.db\"")),
     }

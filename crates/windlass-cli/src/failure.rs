@@ -1,11 +1,12 @@
 //! How a command ends when it cannot do what it was asked: what the user sees, and the exit code.
 
-use crate::secrets::hide;
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 use windlass::Error;
-use windlass::core::error::LANES_OF_A_QUEUE;
+use windlass::core::store::RunState;
+use windlass_operate::store_url::hide_passwords;
+use windlass_operate::{ErrorKind, OperateError};
 
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,11 @@ impl Failure {
         Self { message: message.into(), ..self }
     }
 
+    /// The same without what to do about it.
+    pub(crate) fn without_hint(self) -> Self {
+        Self { hint: None, ..self }
+    }
+
     /// Whether it says what to do.
     pub(crate) fn has_hint(&self) -> bool {
         self.hint.is_some()
@@ -99,8 +105,8 @@ impl Failure {
 
     /// As one JSON object.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        let hint = self.hint.as_deref().map(hide);
-        json!({ "message": hide(&self.message), "hint": hint, "cause": self.error, "exit_code": self.code as u8 })
+        let hint = self.hint.as_deref().map(hide_passwords);
+        json!({ "message": hide_passwords(&self.message), "hint": hint, "cause": self.error, "exit_code": self.code as u8 })
     }
 
     pub(crate) fn interrupted() -> Self {
@@ -123,9 +129,9 @@ impl Failure {
             say(self.to_json());
         } else {
             let (red, bold) = (crate::ui::ERROR, crate::ui::STRONG);
-            say(format_args!("{red}error:{red:#} {}", hide(&self.message)));
+            say(format_args!("{red}error:{red:#} {}", hide_passwords(&self.message)));
             if let Some(hint) = &self.hint {
-                say(format_args!("{bold}hint:{bold:#} {}", hide(hint)));
+                say(format_args!("{bold}hint:{bold:#} {}", hide_passwords(hint)));
             }
         }
         self.code()
@@ -144,33 +150,22 @@ pub(crate) fn say(text: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
+impl From<OperateError> for Failure {
+    fn from(error: OperateError) -> Self {
+        let code = match error.kind {
+            ErrorKind::Failed => Code::Failed,
+            ErrorKind::Invalid => Code::Usage,
+            ErrorKind::Unavailable => Code::Unavailable,
+            ErrorKind::NotFound => Code::NotFound,
+            ErrorKind::Conflict => Code::Conflict,
+        };
+        Self { code, message: error.message, hint: error.hint, error: error.cause, quiet: false }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Unavailable { .. } | Error::Unknown { .. } | Error::Timeout { .. } => Code::Unavailable,
-            Error::Invalid { .. } | Error::Limit { .. } => Code::Usage,
-            Error::NotFound { .. } => Code::NotFound,
-            Error::LeaseLost
-            | Error::IllegalTransition { .. }
-            | Error::Duplicate { .. }
-            | Error::KeyTaken { .. }
-            | Error::RunTaken { .. }
-            | Error::RunRefused { .. } => Code::Conflict,
-            _ => Code::Failed,
-        };
-        let message = match &error {
-            // Without the advice to repeat the call with its ids: those went with the command.
-            Error::Unknown { reason } => format!("the store's answer was lost: {reason}"),
-            Error::Timeout { reason } => format!("no answer in time: {reason}"),
-            error => error.to_string(),
-        };
-        let hint = match &error {
-            Error::Limit { what, .. } if what.ends_with(LANES_OF_A_QUEUE) => Some(
-                "use another queue, or fewer kinds and sets of labels; those without jobs are not counted".to_owned(),
-            ),
-            _ => None,
-        };
-        Self { error: Some(error), hint, ..Self::new(code, message) }
+        OperateError::from(error).into()
     }
 }
 
@@ -181,11 +176,20 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// The exit code of a command that waits for a run.
+pub(crate) fn exit_code(state: RunState) -> ExitCode {
+    match state {
+        RunState::Succeeded | RunState::Running => ExitCode::SUCCESS,
+        RunState::Failed => ExitCode::FAILURE,
+        RunState::Cancelled => ExitCode::from(Code::Interrupted as u8),
+    }
+}
+
 /// What the parser has to say: help and version are no failures. Programs get it as JSON, like any other failure.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if error.use_stderr() && json {
-        let text = hide(&error.to_string());
+        let text = hide_passwords(&error.to_string());
         let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
         let hint =
             rest.split("\n\n").map(str::trim).find(|part| part.starts_with("tip:") || part.starts_with("Usage:"));
@@ -194,7 +198,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     if error.use_stderr() {
         // What was typed is repeated, and may be very long.
-        say(hide(error.render().ansi().to_string().trim_end()).lines().map(cut).collect::<Vec<_>>().join("\n"));
+        say(hide_passwords(error.render().ansi().to_string().trim_end())
+            .lines()
+            .map(cut)
+            .collect::<Vec<_>>()
+            .join("\n"));
     } else {
         // When nobody reads it, nobody misses it.
         let _ = error.print();

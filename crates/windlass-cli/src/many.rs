@@ -3,12 +3,8 @@
 use crate::app::App;
 use crate::failure::Failure;
 use serde_json::json;
-use windlass::core::job::State;
-use windlass::core::name::QueueName;
-use windlass::core::store::{ChangeMany, ChangeManyOp, Filter, QueueStatus, Store};
-
-/// Jobs of one step: short enough that nobody else waits for long.
-const STEP: u32 = 1_000;
+use windlass::core::store::{ChangeManyOp, Filter, Store};
+use windlass_operate::change::change_all;
 
 /// A change to all jobs that match.
 pub(crate) struct Many<'a> {
@@ -20,67 +16,13 @@ pub(crate) struct Many<'a> {
 }
 
 impl Many<'_> {
-    /// Goes on until all is done; answers how many were changed.
+    /// Changes all of them; returns how many were changed.
     pub(crate) async fn run(&self, op: ChangeManyOp, filter: Filter) -> Result<u64, Failure> {
         let bar = self.app.ui.bar(self.total, self.what);
-        let (mut changed, mut cursor) = (0, None);
-        loop {
-            let step = ChangeMany { op, filter: filter.clone(), max: STEP, cursor };
-            let answer = match self.store.change_many(step).await {
-                Ok(answer) => answer,
-                Err(error) if changed > 0 => {
-                    return Err(Failure::from(error)
-                        .hint(format!("{} changed before that", crate::values::count(changed, "job"))));
-                }
-                Err(error) => return Err(error.into()),
-            };
-            changed += answer.changed;
-            bar.set_position(changed);
-            cursor = answer.cursor;
-            if cursor.is_none() {
-                bar.finish_and_clear();
-                return Ok(changed);
-            }
-        }
+        let changed = change_all(self.store, op, filter, |changed| bar.set_position(changed)).await?;
+        bar.finish_and_clear();
+        Ok(changed)
     }
-}
-
-/// How many jobs it may concern, for the bar.
-pub(crate) fn expected(op: ChangeManyOp, filter: &Filter, queue: &QueueStatus) -> u64 {
-    let counts = &queue.counts;
-    let of = |state: State| match state {
-        State::Scheduled => counts.scheduled,
-        State::Ready => counts.ready,
-        State::Active => counts.active,
-        State::Succeeded => counts.succeeded,
-        State::Failed => counts.failed,
-        State::Cancelled => counts.cancelled,
-    };
-    let states: &[State] = match op {
-        _ if filter.state.is_some() => filter.state.as_slice(),
-        ChangeManyOp::Drain { scheduled: true } => &[State::Scheduled, State::Ready],
-        ChangeManyOp::Drain { scheduled: false } => &[State::Ready],
-        ChangeManyOp::Clean { .. } => &[State::Succeeded, State::Failed, State::Cancelled],
-        ChangeManyOp::Obliterate { .. } => &State::ALL,
-        ChangeManyOp::RetryFailed => &[State::Failed],
-        ChangeManyOp::PromoteAll => &[State::Scheduled],
-        ChangeManyOp::CancelAll => &[State::Scheduled, State::Ready, State::Active],
-    };
-    states.iter().map(|state| of(*state)).sum()
-}
-
-/// A queue that must be there.
-pub(crate) async fn queue(store: &dyn Store, name: &QueueName) -> Result<QueueStatus, Failure> {
-    let queues = store.queues().await?;
-    let names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
-    queues.into_iter().find(|queue| queue.name == *name).ok_or_else(|| {
-        let known: Vec<&str> = names.iter().map(String::as_str).collect();
-        let failure = Failure::not_found(format!("there is no queue `{name}`"));
-        match crate::values::nearest(name.as_str(), &known) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint("windlass queues list shows what there is"),
-        }
-    })
 }
 
 /// Says how many.
@@ -88,5 +30,5 @@ pub(crate) fn report(app: &App, done: &str, changed: u64) -> Result<(), Failure>
     if app.ui.json {
         return app.ui.json(&json!({ "changed": changed }));
     }
-    app.ui.line(format_args!("{} {done}", crate::values::count(changed, "job")))
+    app.ui.line(format_args!("{} {done}", windlass_operate::text::count(changed, "job")))
 }

@@ -1,11 +1,11 @@
 //! Tables that fit: on a terminal long texts are cut, and columns at the right are left out when even that is not enough.
 //! Elsewhere nothing is cut.
 
-use crate::values::clean;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, CellAlignment, Color, ContentArrangement};
 use std::io::IsTerminal;
 use windlass::core::job::State;
+use windlass_operate::text::printable;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
@@ -122,7 +122,7 @@ impl Cell {
 /// Some text, which may be cut.
 #[expect(clippy::needless_pass_by_value, reason = "a table is filled with whatever is at hand")]
 pub(crate) fn text(value: impl ToString) -> Cell {
-    Cell { text: clean(&value.to_string()), long: true, right: false, color: None }
+    Cell { text: printable(&value.to_string()), long: true, right: false, color: None }
 }
 
 /// Some text that is never cut.

@@ -1,10 +1,11 @@
 //! Talking to people and to programs. Colours only on a terminal; standard output carries results and nothing else.
 
 use crate::failure::{Failure, say};
-use crate::table::Table;
+use crate::table::{Cell, Table};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 use std::fmt::Display;
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 
@@ -45,6 +46,11 @@ impl Ui {
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).map_err(|error| Failure::failed(error.to_string()))?;
         self.line(text)
+    }
+
+    /// A result in one line: this object for programs, this text for people.
+    pub(crate) fn result(self, value: &impl Serialize, text: impl Display) -> Result<(), Failure> {
+        if self.json { self.json(value) } else { self.line(text) }
     }
 
     /// Something for people beside the result, on standard error.
@@ -94,5 +100,40 @@ impl Ui {
             "y" | "Y" | "yes" => Ok(()),
             _ => Err(Failure::failed("left as it was")),
         }
+    }
+}
+
+/// A list: for programs a line for each item as it comes, for people a table in the end.
+pub(crate) struct Listing {
+    ui: Ui,
+    table: Table,
+}
+
+impl Listing {
+    pub(crate) fn new(ui: Ui, headers: &[&str]) -> Self {
+        Self { ui, table: Table::new(headers) }
+    }
+
+    /// Adds an item; `cells` are its row of the table.
+    pub(crate) fn add(&mut self, item: &impl Serialize, cells: impl FnOnce() -> Vec<Cell>) -> Result<(), Failure> {
+        if self.ui.json {
+            return self.ui.json(item);
+        }
+        self.table.row(cells());
+        Ok(())
+    }
+
+    /// Prints the table, or that there is nothing. A cursor is where the rest begins; `more` says how to ask for it.
+    pub(crate) fn end(self, nothing: &str, cursor: Option<String>, more: &str) -> Result<(), Failure> {
+        match &cursor {
+            Some(cursor) if self.ui.json => return self.ui.json(&json!({ "cursor": cursor })),
+            _ if self.ui.json => return Ok(()),
+            _ if self.table.is_empty() => self.ui.note(nothing),
+            _ => self.ui.table(&self.table)?,
+        }
+        if let Some(cursor) = cursor {
+            self.ui.note(format_args!("there are more: {more}--cursor {cursor}"));
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! Workflow files, as they are named on the command line.
 
+use crate::app::App;
 use crate::failure::{Failure, say};
 use crate::ui::ERROR;
-use crate::values::count;
+use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 use windlass::graph::yaml::{self, InputError, Problems, Workflow};
+use windlass_operate::text::count;
 
 /// The reader refuses what is longer; it must have seen a little more to say so.
 const BYTES_MAX: u64 = (8 << 20) + 1;
@@ -78,6 +80,17 @@ pub(crate) fn drawn(problems: &Problems) -> String {
         None => format!("{line}\n"),
     };
     problems.to_string().lines().map(line).collect()
+}
+
+/// Reads a workflow file, and resolves the inputs of a run.
+pub(crate) fn read_with_inputs(
+    app: &App,
+    path: &str,
+    inputs: Vec<(String, String)>,
+) -> Result<(Workflow, Value), Failure> {
+    let workflow = WorkflowFile::open(path)?.workflow(app.ui.json)?;
+    let inputs = workflow.resolve_inputs(inputs.into_iter().collect()).map_err(|error| refused(&error))?;
+    Ok((workflow, inputs))
 }
 
 /// What is wrong with the inputs that were given.

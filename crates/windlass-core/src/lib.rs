@@ -6,6 +6,7 @@
 pub mod artifact;
 pub mod engine;
 pub mod error;
+pub mod finding;
 pub mod graph;
 pub mod id;
 pub mod job;

@@ -70,7 +70,7 @@ impl Client {
     /// Enqueues a job with options on top of its own.
     pub async fn enqueue_with<J: Job>(&self, job: J, options: Options) -> Result<Ticket<J>> {
         let job = self.prepare(&job, options)?;
-        let mut answers = enqueue(self.store.as_ref(), vec![job]).await?;
+        let mut answers = self.enqueue_new(vec![job]).await?;
         let enqueued = answers.pop().unwrap_or_else(|| Err(Error::too_few_answers()))?;
         Ok(self.ticket(enqueued))
     }
@@ -85,7 +85,7 @@ impl Client {
         for batch in batches {
             let jobs = batch.len();
             let sent = match &failed {
-                None => enqueue(self.store.as_ref(), batch).await,
+                None => self.enqueue_new(batch).await,
                 Some(error) => Err(Error::clone(error)),
             };
             match sent {
@@ -126,6 +126,12 @@ impl Client {
         let (mut spec, due) = options.or(job.options()).into_spec_of(names, Payload::json(job)?)?;
         spec.trace = spec.trace.or_else(crate::observe::current_trace);
         Ok(NewJob::new(self.ids.next(), spec).due(due))
+    }
+
+    /// Enqueues jobs that were made elsewhere, and returns an answer for each. A call whose answer was lost is repeated: a job
+    /// carries its id, so it is enqueued once.
+    pub async fn enqueue_new(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
+        enqueue(self.store.as_ref(), jobs).await
     }
 
     fn ticket<J: Job>(&self, enqueued: Enqueued) -> Ticket<J> {

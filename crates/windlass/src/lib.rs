@@ -16,7 +16,7 @@ pub mod maintenance;
 pub mod observe;
 mod open;
 mod operate;
-pub mod repeat;
+mod repeat;
 pub mod runs;
 #[cfg(feature = "testing")]
 pub mod testing;

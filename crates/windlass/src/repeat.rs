@@ -8,14 +8,14 @@ use windlass_core::store::{EnqueueRequest, Enqueued, JobQueue};
 use windlass_core::{Error, Result};
 
 /// How often a call is made at most.
-pub const TRIES: u32 = 5;
+pub(crate) const TRIES: u32 = 5;
 /// The pause after the first call. The pause after the n-th call is n times as long.
-pub const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Makes a call again while it fails with an error for which `is_repeated` is true: [`Error::is_outcome_unknown`] for a call
 /// whose answer was lost, [`Error::is_retryable`] to wait for an unavailable store as well. Returns the last answer. `call`
 /// gets the number of the try; the first is 1.
-pub async fn repeat<T, F>(is_repeated: fn(&Error) -> bool, call: impl Fn(u32) -> F) -> Result<T>
+pub(crate) async fn repeat<T, F>(is_repeated: fn(&Error) -> bool, call: impl Fn(u32) -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -30,7 +30,7 @@ where
 
 /// Enqueues jobs, and repeats the call while its outcome is unknown. The ids of the jobs must be fresh or custom, so that a
 /// job that a repeated call finds in the store was created by an earlier try or has its custom id.
-pub async fn enqueue(store: &(impl JobQueue + ?Sized), jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
+pub(crate) async fn enqueue(store: &(impl JobQueue + ?Sized), jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued>>> {
     let request = &EnqueueRequest::new(jobs);
     let call = |number| async move {
         let answers = store.enqueue(request.clone()).await?;

@@ -5,7 +5,6 @@ use crate::cli::Cli;
 use crate::failure::Failure;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
-use std::process::ExitCode;
 
 const AFTER: &str = "\
 Examples:
@@ -22,10 +21,9 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, app: &App) -> Result<(), Failure> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "windlass", &mut text);
-        app.ui.bytes(text.trim_ascii_end())?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.bytes(text.trim_ascii_end())
     }
 }

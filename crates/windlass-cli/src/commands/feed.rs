@@ -4,7 +4,6 @@ use crate::app::App;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::store::{FEED_EVENTS_MAX, FEED_EVENTS_MIN, FeedRequest};
 
 /// Show or set how many events the feed keeps.
@@ -14,14 +13,7 @@ pub(crate) enum Feed {
     Set(Set),
 }
 
-impl Feed {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::Show(show) => show.run(app).await,
-            Self::Set(set) => set.run(app).await,
-        }
-    }
-}
+dispatch!(Feed: Show, Set);
 
 const AFTER_SHOW: &str = "\
 With --json: `events`, how many the feed keeps at least, and `end`, the number of its last entry.
@@ -36,17 +28,14 @@ Examples:
 pub(crate) struct Show {}
 
 impl Show {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let events = store.feed_events().await?;
         let end = store.read_feed(FeedRequest { after: None, max: 1 }).await?.next.0;
-        if app.ui.json {
-            app.ui.json(&json!({ "events": events, "end": end }))?;
-        } else {
-            app.ui.line(format_args!("keeps at least {events} events; the last entry is {end}"))?;
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.result(
+            &json!({ "events": events, "end": end }),
+            format_args!("keeps at least {events} events; the last entry is {end}"),
+        )
     }
 }
 
@@ -69,16 +58,13 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let before = store.feed_events().await?;
         store.set_feed_events(self.events).await?;
-        if app.ui.json {
-            app.ui.json(&json!({ "events": self.events, "before": before }))?;
-        } else {
-            app.ui.line(format_args!("keeps at least {} events, before: {before}", self.events))?;
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.result(
+            &json!({ "events": self.events, "before": before }),
+            format_args!("keeps at least {} events, before: {before}", self.events),
+        )
     }
 }

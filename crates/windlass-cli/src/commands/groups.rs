@@ -1,16 +1,19 @@
 //! `windlass groups`: look at the groups of a queue and change them.
 
 use crate::app::App;
-use crate::commands::queues::put;
+use crate::commands::queues::{print_changes, put};
 use crate::failure::Failure;
-use crate::many;
-use crate::table::{Table, maybe, number, text};
-use crate::values::{OrNone, RateText, rate_text, relative};
+use crate::table::{Cell, maybe, number, text};
+use crate::ui::Listing;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::{GroupName, QueueName};
 use windlass::core::store::{GroupSettings, GroupStatus, GroupsRequest, LIST_MAX, Setting, Store};
+use windlass::core::time::Timestamp;
+use windlass_operate::names::find_queue;
+use windlass_operate::queue_view::{GroupLimits, group_settings_lines, group_view};
+use windlass_operate::text::relative_time;
+use windlass_operate::values::{OrNone, RateText};
 
 /// Look at the groups of a queue and change their settings.
 #[derive(Debug, Subcommand)]
@@ -19,14 +22,7 @@ pub(crate) enum Groups {
     Set(Set),
 }
 
-impl Groups {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Set(set) => set.run(app).await,
-        }
-    }
-}
+dispatch!(Groups: List, Set);
 
 const LIST_AFTER: &str = "\
 What the queue says for every group is marked with (queue), a cap that runs have set with (runs). With --json `cap` is the \
@@ -45,68 +41,39 @@ pub(crate) struct List {
 }
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let all = many::queue(store.as_ref(), &self.queue).await?.settings.groups;
+        let all = find_queue(store.as_ref(), &self.queue).await?.settings.groups;
         let now = store.now().await?;
-        let mut table = Table::new(&["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
+        let mut list = Listing::new(app.ui, &["GROUP", "READY", "ACTIVE", "CAP", "RATE", "WEIGHT", "NOTE"]);
         let mut after = None;
         loop {
             let request = GroupsRequest { queue: self.queue.clone(), after, limit: LIST_MAX };
             let page = store.groups(request).await?;
             for group in &page.groups {
-                let own = group.settings;
-                if app.ui.json {
-                    app.ui.json(&with_effective(group, all))?;
-                    continue;
-                }
-                let limited =
-                    group.rate_limited_until.map(|until| format!("rate limited, goes on {}", relative(until, now)));
-                table.row(vec![
-                    text(&group.name),
-                    number(group.ready),
-                    number(group.active),
-                    maybe(effective_cap(group, all)),
-                    maybe(effective(own.rate.map(rate_text), all.rate.map(rate_text))),
-                    maybe(effective(own.weight, all.weight)),
-                    text(limited.unwrap_or_default()),
-                ]);
+                list.add(&group_view(group, all), || row(group, all, now))?;
             }
             after = page.groups.last().map(|group| group.name.clone()).filter(|_| page.more);
             if after.is_none() {
                 break;
             }
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no groups"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        list.end("no groups", None, "")
     }
 }
 
-/// What holds: the group's own, or else what its queue says for every group.
-fn effective<T: ToString>(own: Option<T>, all: Option<T>) -> Option<String> {
-    own.map(|own| own.to_string()).or_else(|| all.map(|all| format!("{} (queue)", all.to_string())))
-}
-
-/// The cap that holds, and whose it is when it is not the group's own.
-fn effective_cap(group: &GroupStatus, all: GroupSettings) -> Option<String> {
-    let of_runs = group.run_cap.filter(|_| group.settings.cap.is_none()).map(|cap| format!("{cap} (runs)"));
-    of_runs.or_else(|| effective(group.settings.cap, all.cap))
-}
-
-/// A group with its own settings, and beside them those that hold.
-fn with_effective(group: &GroupStatus, all: GroupSettings) -> serde_json::Value {
-    let (holds, mut value) = (group.limits(all), json!(group));
-    value["cap"] = json!(group.settings.cap);
-    value["effective_cap"] = json!(holds.cap);
-    value["effective_rate"] = json!(holds.rate);
-    value["effective_weight"] = json!(holds.weight);
-    value
+fn row(group: &GroupStatus, all: GroupSettings, now: Timestamp) -> Vec<Cell> {
+    let limits = GroupLimits::new(group, all);
+    let limited = group.rate_limited_until.map(|until| format!("rate limited, goes on {}", relative_time(until, now)));
+    vec![
+        text(&group.name),
+        number(group.ready),
+        number(group.active),
+        maybe(limits.cap),
+        maybe(limits.rate),
+        maybe(limits.weight),
+        text(limited.unwrap_or_default()),
+    ]
 }
 
 /// Change the settings of one group; what it does not say, the queue's settings for groups say.
@@ -131,9 +98,9 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        many::queue(store.as_ref(), &self.queue).await?;
+        find_queue(store.as_ref(), &self.queue).await?;
         let before = self.find(store.as_ref()).await?.map(|group| group.settings).unwrap_or_default();
         let mut after = before;
         let given = [
@@ -148,17 +115,9 @@ impl Set {
         let (queue, group) = (self.queue, self.group);
         store.configure(Setting::Group { queue: queue.clone(), group: group.clone(), settings: after }).await?;
         if app.ui.json {
-            app.ui.json(&json!({ "queue": queue, "group": group, "before": before, "after": after }))?;
-        } else {
-            for ((name, old), (_, new)) in words(before).into_iter().zip(words(after)).filter(|(old, new)| old != new) {
-                app.ui.line(format_args!("{name}: {old} → {new}"))?;
-            }
-            if before == after {
-                app.ui.note("it was set so already");
-            }
+            return app.ui.json(&json!({ "queue": queue, "group": group, "before": before, "after": after }));
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        print_changes(app, group_settings_lines(before), group_settings_lines(after))
     }
 
     /// The group as it is now. Groups come by name, so those behind it are not read.
@@ -174,35 +133,5 @@ impl Set {
                 return Ok(None);
             }
         }
-    }
-}
-
-fn words(settings: GroupSettings) -> [(&'static str, String); 3] {
-    let plain = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-    [
-        ("cap", plain(settings.cap.map(|cap| cap.to_string()))),
-        ("rate", plain(settings.rate.map(rate_text))),
-        ("weight", plain(settings.weight.map(|weight| weight.to_string()))),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cap_of_a_group_says_whether_runs_or_the_queue_have_set_it() {
-        let cap = |cap| GroupSettings { cap, ..GroupSettings::default() };
-        let shown = |own, run_cap, all| {
-            let name = GroupName::new("acme").unwrap();
-            let group =
-                GroupStatus { name, ready: 0, active: 0, settings: cap(own), run_cap, rate_limited_until: None };
-            let holds = with_effective(&group, cap(all))["effective_cap"].as_u64();
-            (effective_cap(&group, cap(all)), holds)
-        };
-        assert_eq!(shown(Some(5), Some(2), Some(7)), (Some("5".to_owned()), Some(5)));
-        assert_eq!(shown(None, Some(2), Some(7)), (Some("2 (runs)".to_owned()), Some(2)));
-        assert_eq!(shown(None, None, Some(7)), (Some("7 (queue)".to_owned()), Some(7)));
-        assert_eq!(shown(None, None, None), (None, None));
     }
 }

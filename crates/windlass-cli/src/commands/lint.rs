@@ -3,12 +3,12 @@
 use crate::app::App;
 use crate::failure::{Code, Failure};
 use crate::ui::GOOD;
-use crate::values::count;
 use crate::workflow_file::{WorkflowFile, drawn};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
 use windlass::graph::yaml::{Problem, Problems};
+use windlass_operate::text::count;
 
 const AFTER: &str = "\
 No store is needed. Exit code 1: a file has faults. With --json: one object for each fault, with file, line and column \

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use clap::{Args, Command, CommandFactory};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 const AFTER: &str = "\
 Examples:
@@ -23,23 +22,18 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, app: &App) -> Result<(), Failure> {
         let mut root = Cli::command();
         root.build();
         let Some(dir) = self.dir else {
             app.ui.bytes(page(root)?.trim_ascii_end())?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         };
         let cannot = |error: std::io::Error| Failure::usage(format!("{}: {error}", dir.display()));
         std::fs::create_dir_all(&dir).map_err(cannot)?;
         let mut written = 0;
         write(&root, "windlass", &dir, &mut written).map_err(cannot)?;
-        if app.ui.json {
-            app.ui.json(&json!({ "dir": dir, "pages": written }))?;
-        } else {
-            app.ui.line(format_args!("{written} pages in {}", dir.display()))?;
-        }
-        Ok(ExitCode::SUCCESS)
+        app.ui.result(&json!({ "dir": dir, "pages": written }), format_args!("{written} pages in {}", dir.display()))
     }
 }
 

@@ -1,12 +1,24 @@
 //! The commands, one file each.
 
+/// Implements `run` of an enum of commands, each of which has a `run` of its own.
+macro_rules! dispatch {
+    ($commands:ident: $($name:ident),*) => {
+        impl $commands {
+            pub(crate) async fn run(self, app: &$crate::app::App) -> Result<std::process::ExitCode, $crate::failure::Failure> {
+                match self {
+                    $(Self::$name(command) => command.run(app).await.map(std::process::Termination::report),)*
+                }
+            }
+        }
+    };
+}
+
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod enqueue;
 pub(crate) mod explain;
-mod explain_run;
 pub(crate) mod feed;
 pub(crate) mod groups;
 pub(crate) mod jobs;
@@ -25,35 +37,37 @@ pub(crate) mod workers;
 use crate::app::App;
 use crate::cli::Command;
 use crate::failure::Failure;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-/// Runs one. Those that run long look after interrupts themselves.
+/// Runs a command, and closes the store that it has opened. Those that run long look after interrupts themselves.
 pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure> {
-    match command {
-        Command::Bench(bench) => bench.run(app).await,
-        Command::Demo(demo) => demo.run(app).await,
-        Command::DemoWorker(worker) => worker.run(app).await,
-        Command::Enqueue(enqueue) => enqueue.run(app).await,
-        Command::Top(top) => top.run(app).await,
-        Command::Completions(completions) => completions.run(app),
-        Command::Lint(lint) => unless_interrupted(app, async { lint.run(app) }).await,
-        Command::Man(man) => man.run(app),
-        Command::Plan(plan) => unless_interrupted(app, async { plan.run(app) }).await,
-        Command::Run(run) => run.run(app).await,
-        Command::Worker(worker) => worker.run(app).await,
-        Command::Runs(runs) => unless_interrupted(app, runs.run(app)).await,
-        Command::Schema(schema) => schema.run(app),
-        Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await,
-        Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await,
-        Command::Feed(feed) => unless_interrupted(app, feed.run(app)).await,
-        Command::Groups(groups) => unless_interrupted(app, groups.run(app)).await,
-        Command::Jobs(jobs) => unless_interrupted(app, jobs.run(app)).await,
-        Command::Queues(queues) => unless_interrupted(app, queues.run(app)).await,
-        Command::Schedules(schedules) => unless_interrupted(app, schedules.run(app)).await,
-        Command::Workers(workers) => unless_interrupted(app, workers.run(app)).await,
-    }
+    let code = match command {
+        Command::Bench(bench) => return bench.run(app).await,
+        Command::Demo(demo) => return demo.run(app).await,
+        Command::DemoWorker(worker) => return worker.run(app).await,
+        Command::Top(top) => return top.run(app).await,
+        Command::Completions(completions) => completions.run(app)?.report(),
+        Command::Enqueue(enqueue) => enqueue.run(app).await?,
+        Command::Man(man) => man.run(app)?.report(),
+        Command::Run(run) => run.run(app).await?,
+        Command::Schema(schema) => schema.run(app)?.report(),
+        Command::Worker(worker) => worker.run(app).await?.report(),
+        Command::Lint(lint) => unless_interrupted(app, async { lint.run(app) }).await?,
+        Command::Plan(plan) => unless_interrupted(app, async { plan.run(app) }).await?.report(),
+        Command::Runs(runs) => unless_interrupted(app, runs.run(app)).await?,
+        Command::Doctor(doctor) => unless_interrupted(app, doctor.run(app)).await?,
+        Command::Explain(explain) => unless_interrupted(app, explain.run(app)).await?.report(),
+        Command::Feed(feed) => unless_interrupted(app, feed.run(app)).await?,
+        Command::Groups(groups) => unless_interrupted(app, groups.run(app)).await?,
+        Command::Jobs(jobs) => unless_interrupted(app, jobs.run(app)).await?,
+        Command::Queues(queues) => unless_interrupted(app, queues.run(app)).await?,
+        Command::Schedules(schedules) => unless_interrupted(app, schedules.run(app)).await?,
+        Command::Workers(workers) => unless_interrupted(app, workers.run(app)).await?.report(),
+    };
+    app.close().await?;
+    Ok(code)
 }
 
 /// Ends the process at the first interrupt. The signal is waited for on another thread, because this one may be reading

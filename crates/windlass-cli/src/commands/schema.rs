@@ -3,7 +3,6 @@
 use crate::app::App;
 use crate::failure::Failure;
 use clap::Args;
-use std::process::ExitCode;
 use windlass::graph::yaml::SCHEMA;
 
 const AFTER: &str = "\
@@ -20,8 +19,7 @@ pub(crate) struct Schema {}
 
 impl Schema {
     #[expect(clippy::unused_self, reason = "as the other commands")]
-    pub(crate) fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        app.ui.bytes(SCHEMA.trim_end().as_bytes())?;
-        Ok(ExitCode::SUCCESS)
+    pub(crate) fn run(self, app: &App) -> Result<(), Failure> {
+        app.ui.bytes(SCHEMA.trim_end().as_bytes())
     }
 }

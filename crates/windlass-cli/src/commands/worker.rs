@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::values::{Span, count};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +11,8 @@ use windlass::Worker as LibraryWorker;
 use windlass::command::{Commands, Limits};
 use windlass::core::artifact::ArtifactStore;
 use windlass::runs::start_run;
+use windlass_operate::text::count;
+use windlass_operate::values::Span;
 
 const AFTER: &str = "\
 It advances runs of workflows, promotes what is due and takes back what dead workers held. With --allow-commands it also \

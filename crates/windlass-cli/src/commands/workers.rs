@@ -2,13 +2,13 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Cell, Table, number, text, whole};
-use crate::values::relative;
+use crate::table::{Cell, number, text, whole};
+use crate::ui::Listing;
 use clap::Args;
 use comfy_table::Color;
-use std::process::ExitCode;
 use windlass::core::store::{Kinds, WorkerStatus};
 use windlass::core::time::Timestamp;
+use windlass_operate::text::relative_time;
 
 const AFTER: &str = "\
 A worker that was not heard of for its own time is shown as dead until it is pruned. With --json: what the worker said \
@@ -24,25 +24,13 @@ Examples:
 pub(crate) struct Workers {}
 
 impl Workers {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
-        let mut table = Table::new(&["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"]);
-        for worker in store.workers().await? {
-            if app.ui.json {
-                app.ui.json(&worker)?;
-            } else {
-                table.row(row(&worker, now));
-            }
-        }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no workers"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        let headers = ["WORKER", "LIVE", "RUNNING", "SEEN", "QUEUES", "KINDS", "LABELS", "ABOUT"];
+        let mut list = Listing::new(app.ui, &headers);
+        store.workers().await?.iter().try_for_each(|worker| list.add(worker, || row(worker, now)))?;
+        list.end("no workers", None, "")
     }
 }
 
@@ -57,7 +45,7 @@ fn row(worker: &WorkerStatus, now: Timestamp) -> Vec<Cell> {
         text(&beat.worker),
         live,
         number(format_args!("{}/{}", beat.running, beat.slots)),
-        whole(relative(worker.seen_at, now)),
+        whole(relative_time(worker.seen_at, now)),
         text(joined(&beat.queues)),
         text(kinds),
         text(joined(beat.labels.iter())),

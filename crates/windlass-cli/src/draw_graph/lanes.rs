@@ -1,35 +1,17 @@
-//! The lines between columns. Items that lead to the same ones share a lane; a line that only crosses another is drawn over it.
+//! The lines between columns, in characters. A line that crosses another one is drawn over it.
 
-use super::place::{Item, Layout, Placed};
 use super::{Canvas, Label, Line};
 use crate::ui::DIM;
 use anstyle::Style;
-use std::collections::BTreeSet;
-
-/// Rows that are joined by one line from top to bottom.
-#[derive(Debug)]
-struct Net {
-    from: BTreeSet<usize>,
-    to: BTreeSet<usize>,
-    /// Which lane it takes; one that goes straight ahead takes none.
-    lane: Option<usize>,
-}
-
-impl Net {
-    fn reach(&self) -> (usize, usize) {
-        let rows = || self.from.iter().chain(&self.to).copied();
-        (rows().min().unwrap_or(0), rows().max().unwrap_or(0))
-    }
-}
+use windlass_operate::layout::{Item, Layout, Net, Placed, nets};
 
 /// The picture. Where lanes would have to go around each other, columns are shifted against each other by half a row.
 pub(super) fn draw(layout: &Layout, labels: &[Label], canvas: Canvas) -> Vec<Line> {
     let straight = |row: usize, _: usize| row;
     let shifted = |row: usize, column: usize| 2 * row + column % 2;
-    let nets = gutters(layout, &straight);
-    let (nets, rows): (_, &dyn Fn(usize, usize) -> usize) = match nets {
+    let (nets, rows): (_, &dyn Fn(usize, usize) -> usize) = match nets(layout, &straight) {
         Some(nets) => (nets, &straight),
-        None => (gutters(layout, &shifted).unwrap_or_default(), &shifted),
+        None => (nets(layout, &shifted).unwrap_or_default(), &shifted),
     };
     let height = layout.columns.iter().enumerate();
     let height = height.flat_map(|(at, column)| column.iter().map(move |placed| rows(placed.row, at) + 1)).max();
@@ -43,42 +25,6 @@ pub(super) fn draw(layout: &Layout, labels: &[Label], canvas: Canvas) -> Vec<Lin
     }
     let first = picture.lines.iter().position(|line| line.cells.iter().any(|(c, _)| *c != ' ')).unwrap_or(0);
     picture.lines.split_off(first)
-}
-
-/// The nets between each column and the next one; nothing when some would have to go around each other.
-fn gutters(layout: &Layout, rows: &dyn Fn(usize, usize) -> usize) -> Option<Vec<Vec<Net>>> {
-    let between = |at: usize| {
-        let mut nets: Vec<Net> = Vec::new();
-        for from in &layout.columns[at] {
-            let next = layout.columns.get(at + 1)?;
-            let joined = next.iter().filter(|to| layout.joins(from.item, at, to.item));
-            let to: BTreeSet<usize> = joined.map(|to| rows(to.row, at + 1)).collect();
-            let row = rows(from.row, at);
-            match nets.iter_mut().find(|net| net.to == to) {
-                _ if to.is_empty() => {}
-                Some(net) => drop(net.from.insert(row)),
-                None => nets.push(Net { from: BTreeSet::from([row]), to, lane: None }),
-            }
-        }
-        laned(nets)
-    };
-    (0..layout.columns.len().saturating_sub(1)).map(between).collect()
-}
-
-/// Gives each net its lane: where one begins in a row in which another ends, it must turn off first.
-fn laned(mut nets: Vec<Net>) -> Option<Vec<Net>> {
-    let bent: Vec<usize> = (0..nets.len()).filter(|&at| nets[at].reach().0 < nets[at].reach().1).collect();
-    let first = |a: usize, b: usize| a != b && nets[a].from.iter().any(|row| nets[b].to.contains(row));
-    let mut left = bent;
-    let mut order = Vec::new();
-    while !left.is_empty() {
-        let free = left.iter().position(|&at| left.iter().all(|&other| !first(other, at)))?;
-        order.push(left.remove(free));
-    }
-    for (lane, at) in order.into_iter().enumerate() {
-        nets[at].lane = Some(lane);
-    }
-    Some(nets)
 }
 
 struct Picture {
@@ -172,7 +118,7 @@ fn sides(nets: &[Net], row: usize, x: usize) -> [bool; 4] {
         }
     }
     let Some(here) = nets.iter().find(|net| lane_x(net) == Some(x)) else { return [false, right, false, left] };
-    let (top, bottom) = here.reach();
+    let (top, bottom) = here.rows();
     if row < top || row > bottom {
         return [false, right, false, left];
     }

@@ -1,10 +1,11 @@
 //! Graphs that are too wide or too large for a picture.
 
-use super::{Canvas, Line, Look, Mark, label, plain, shortened};
+use super::{Canvas, Line, label, plain, shortened, sign, style};
 use crate::ui::{DIM, STRONG};
-use crate::values::clean;
 use anstyle::Style;
 use windlass::core::graph::Graph;
+use windlass_operate::run_view::{NodeState, NodeSummary};
+use windlass_operate::text::printable;
 
 /// A name is cut to this.
 const NAME_MAX: usize = 40;
@@ -14,7 +15,7 @@ const NEEDS_SHOWN: usize = 5;
 const LEVELS_SHOWN: usize = 40;
 
 /// Every node on a line of its own, by level, with what it needs.
-pub(super) fn listed(graph: &Graph, levels: &[usize], looks: &[Look], canvas: Canvas) -> Vec<Line> {
+pub(super) fn listed(graph: &Graph, levels: &[usize], summaries: &[NodeSummary], canvas: Canvas) -> Vec<Line> {
     let mut order: Vec<usize> = (0..graph.nodes.len()).collect();
     order.sort_by_key(|&node| levels[node]);
     let number_width = levels.iter().max().map_or(1, |most| (most + 1).to_string().len());
@@ -26,10 +27,10 @@ pub(super) fn listed(graph: &Graph, levels: &[usize], looks: &[Look], canvas: Ca
         let number = if shown == Some(level) { String::new() } else { level.to_string() };
         shown = Some(level);
         line.text(&format!("{number:>number_width$}  "), STRONG);
-        line.cells.extend(label(&graph.nodes[node], &looks[node], NAME_MAX, canvas).cells);
+        line.cells.extend(label(&graph.nodes[node], &summaries[node], NAME_MAX, canvas).cells);
         let needs = &graph.nodes[node].needs;
         if !needs.is_empty() {
-            let name = |at: usize| shortened(&clean(&graph.nodes[at].id), NAME_MAX, canvas.ascii);
+            let name = |at: usize| shortened(&printable(&graph.nodes[at].id), NAME_MAX, canvas.ascii);
             let mut names: Vec<String> = needs.iter().take(NEEDS_SHOWN).map(|need| name(need.node)).collect();
             if needs.len() > NEEDS_SHOWN {
                 names.push(format!("{} more", needs.len() - NEEDS_SHOWN));
@@ -44,13 +45,18 @@ pub(super) fn listed(graph: &Graph, levels: &[usize], looks: &[Look], canvas: Ca
 }
 
 /// How many of each level stand where.
-pub(super) fn counted(graph: &Graph, levels: &[usize], canvas: Canvas, look: &dyn Fn(usize) -> Look) -> String {
+pub(super) fn counted(
+    graph: &Graph,
+    levels: &[usize],
+    canvas: Canvas,
+    summary: &dyn Fn(usize) -> NodeSummary,
+) -> String {
     let count = levels.iter().max().map_or(0, |most| most + 1);
-    let mut tallies = vec![[0_usize; Mark::ALL.len()]; count];
+    let mut tallies = vec![[0_usize; NodeState::ALL.len()]; count];
     let mut firsts = vec![None; count];
     for (node, &level) in levels.iter().enumerate() {
-        let mark = look(node).mark;
-        let at = Mark::ALL.iter().position(|one| *one == mark).unwrap_or(0);
+        let state = summary(node).state;
+        let at = NodeState::ALL.iter().position(|one| *one == state).unwrap_or(0);
         tallies[level][at] += 1;
         firsts[level].get_or_insert(node);
     }
@@ -63,7 +69,7 @@ pub(super) fn counted(graph: &Graph, levels: &[usize], canvas: Canvas, look: &dy
         line.text(&format!("{all:>6} {}", if all == 1 { "job " } else { "jobs" }), Style::new());
         tell(&mut line, tally, canvas);
         if let Some(first) = firsts[level].filter(|_| all > 0) {
-            let name = shortened(&clean(&graph.nodes[first].id), NAME_MAX, canvas.ascii);
+            let name = shortened(&printable(&graph.nodes[first].id), NAME_MAX, canvas.ascii);
             line.text(&plain(&format!("  {name}{}", if all > 1 { ", …" } else { "" }), false), DIM);
         }
         if canvas.ascii {
@@ -79,12 +85,12 @@ pub(super) fn counted(graph: &Graph, levels: &[usize], canvas: Canvas, look: &dy
 }
 
 /// The marks of a level and how often each is there.
-fn tell(line: &mut Line, tally: &[usize; Mark::ALL.len()], canvas: Canvas) {
-    for (mark, &count) in Mark::ALL.iter().zip(tally) {
+fn tell(line: &mut Line, tally: &[usize; NodeState::ALL.len()], canvas: Canvas) {
+    for (&state, &count) in NodeState::ALL.iter().zip(tally) {
         if count > 0 {
             line.text("  ", Style::new());
-            line.put(mark.sign(canvas.ascii), mark.style());
-            line.text(&format!(" {count} {}", mark.word()), Style::new());
+            line.put(sign(state, canvas.ascii), style(state));
+            line.text(&format!(" {count} {}", state.name()), Style::new());
         }
     }
 }

@@ -5,82 +5,45 @@
 
 mod lanes;
 mod list;
-mod place;
 #[cfg(test)]
 mod tests;
 
 use crate::ui::{DIM, ERROR, GOOD, STRONG, WARNING};
-use crate::values::clean;
 use anstyle::{AnsiColor, Style};
 use std::io::IsTerminal;
 use windlass::core::graph::{Graph, Node, Work};
+use windlass_operate::layout::place;
+use windlass_operate::run_view::{NodeState, NodeSummary};
+use windlass_operate::text::printable;
 
 /// Larger graphs are counted and not drawn.
 pub(crate) const NODES_MAX: usize = 60;
 /// Names are cut to these lengths, one after the other, until the picture fits.
 const CUTS: [usize; 3] = [40, 24, 14];
 
-/// Where a node stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mark {
-    Waiting,
-    Running,
-    Succeeded,
-    Failed,
-    Skipped,
-    Cancelled,
+/// The character of a state.
+pub(crate) fn sign(state: NodeState, ascii: bool) -> char {
+    let (sign, plain) = match state {
+        NodeState::Waiting => ('○', 'o'),
+        NodeState::Running => ('●', '*'),
+        NodeState::Succeeded => ('✓', '+'),
+        NodeState::Failed => ('✗', 'x'),
+        NodeState::Skipped => ('–', '-'),
+        NodeState::Cancelled => ('⊘', '/'),
+    };
+    if ascii { plain } else { sign }
 }
 
-impl Mark {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Waiting, Self::Running, Self::Succeeded, Self::Failed, Self::Skipped, Self::Cancelled];
-
-    pub(crate) fn sign(self, ascii: bool) -> char {
-        let (sign, plain) = match self {
-            Self::Waiting => ('○', 'o'),
-            Self::Running => ('●', '*'),
-            Self::Succeeded => ('✓', '+'),
-            Self::Failed => ('✗', 'x'),
-            Self::Skipped => ('–', '-'),
-            Self::Cancelled => ('⊘', '/'),
-        };
-        if ascii { plain } else { sign }
+/// The colour of a state.
+pub(crate) fn style(state: NodeState) -> Style {
+    match state {
+        NodeState::Waiting => Style::new(),
+        NodeState::Running => AnsiColor::Cyan.on_default().bold(),
+        NodeState::Succeeded => GOOD,
+        NodeState::Failed => ERROR,
+        NodeState::Skipped => DIM,
+        NodeState::Cancelled => WARNING,
     }
-
-    pub(crate) fn style(self) -> Style {
-        match self {
-            Self::Waiting => Style::new(),
-            Self::Running => AnsiColor::Cyan.on_default().bold(),
-            Self::Succeeded => GOOD,
-            Self::Failed => ERROR,
-            Self::Skipped => DIM,
-            Self::Cancelled => WARNING,
-        }
-    }
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// What is shown of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    pub(crate) mark: Mark,
-    /// Stands behind its name: `×3`, `12s`.
-    pub(crate) note: String,
-}
-
-/// What people call a node, where that is something else than its id.
-pub(crate) fn title(node: &Node) -> Option<&str> {
-    node.title.as_deref().filter(|title| *title != node.id)
 }
 
 /// What it is drawn on.
@@ -111,21 +74,21 @@ fn speaks_utf8() -> bool {
 }
 
 /// Draws a graph. One that waits for itself is listed without levels.
-pub(crate) fn draw(graph: &Graph, canvas: Canvas, look: &dyn Fn(usize) -> Look) -> String {
+pub(crate) fn draw(graph: &Graph, canvas: Canvas, summary: &dyn Fn(usize) -> NodeSummary) -> String {
     let levels = graph.levels().unwrap_or_else(|_| vec![0; graph.nodes.len()]);
     if graph.nodes.len() > NODES_MAX {
-        return list::counted(graph, &levels, canvas, look);
+        return list::counted(graph, &levels, canvas, summary);
     }
-    let looks: Vec<Look> = (0..graph.nodes.len()).map(look).collect();
-    let placed = place::place(graph, &levels);
+    let summaries: Vec<NodeSummary> = (0..graph.nodes.len()).map(summary).collect();
+    let placed = place(graph, &levels);
     let pictures = CUTS.into_iter().map(|cut| {
         let labels: Vec<Label> =
-            graph.nodes.iter().zip(&looks).map(|(node, look)| label(node, look, cut, canvas)).collect();
+            graph.nodes.iter().zip(&summaries).map(|(node, summary)| label(node, summary, cut, canvas)).collect();
         lanes::draw(&placed, &labels, canvas)
     });
     let fits = |lines: &Vec<Line>| lines.iter().all(|line| line.width() <= canvas.width);
     let picture = pictures.into_iter().find(fits);
-    let lines = picture.unwrap_or_else(|| list::listed(graph, &levels, &looks, canvas));
+    let lines = picture.unwrap_or_else(|| list::listed(graph, &levels, &summaries, canvas));
     let texts: Vec<String> = lines.iter().map(Line::render).collect();
     texts.join("\n")
 }
@@ -133,19 +96,22 @@ pub(crate) fn draw(graph: &Graph, canvas: Canvas, look: &dyn Fn(usize) -> Look) 
 /// The text of a node, with its mark.
 type Label = Line;
 
-fn label(node: &Node, look: &Look, cut: usize, canvas: Canvas) -> Label {
+fn label(node: &Node, summary: &NodeSummary, cut: usize, canvas: Canvas) -> Label {
     let mut line = Line::default();
-    line.put(look.mark.sign(canvas.ascii), look.mark.style());
+    line.put(sign(summary.state, canvas.ascii), style(summary.state));
     let name = match node.work {
         // Doors of a sub-graph.
         Work::Gate { .. } | Work::Join { .. } => STRONG,
         Work::Job(_) => Style::new(),
     };
     line.text(" ", Style::new());
-    line.text(&shortened(&clean(&node.id), cut, canvas.ascii), if look.mark == Mark::Skipped { DIM } else { name });
-    if !look.note.is_empty() {
+    line.text(
+        &shortened(&printable(&node.id), cut, canvas.ascii),
+        if summary.state == NodeState::Skipped { DIM } else { name },
+    );
+    if !summary.note.is_empty() {
         line.text(" ", Style::new());
-        line.text(&plain(&clean(&look.note), canvas.ascii), DIM);
+        line.text(&plain(&printable(&summary.note), canvas.ascii), DIM);
     }
     line
 }

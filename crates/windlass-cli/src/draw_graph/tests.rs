@@ -8,8 +8,8 @@ fn graph(lines: &[(&str, &[&str])]) -> Graph {
     yaml::read("g.yml", &format!("jobs:\n{jobs}")).unwrap_or_else(|problems| panic!("{problems}")).graph
 }
 
-fn waiting(_: usize) -> Look {
-    Look { mark: Mark::Waiting, note: String::new() }
+fn waiting(_: usize) -> NodeSummary {
+    NodeSummary { state: NodeState::Waiting, note: String::new() }
 }
 
 #[track_caller]
@@ -88,8 +88,11 @@ const CI: &[(&str, &[&str])] = &[
 
 #[test]
 fn marks_and_notes_are_shown_and_ascii_will_do() {
-    let marks = [Mark::Succeeded, Mark::Failed, Mark::Running, Mark::Skipped, Mark::Cancelled];
-    let look = |node: usize| Look { mark: marks[node], note: if node == 2 { "×3 12s".into() } else { String::new() } };
+    let marks = [NodeState::Succeeded, NodeState::Failed, NodeState::Running, NodeState::Skipped, NodeState::Cancelled];
+    let look = |node: usize| NodeSummary {
+        state: marks[node],
+        note: if node == 2 { "×3 12s".into() } else { String::new() },
+    };
     let graph = graph(CI);
     let picture = draw(&graph, Canvas { width: 100, ascii: false }, &look);
     assert!(picture.contains("\u{1b}["), "{picture}");
@@ -123,7 +126,10 @@ fn what_is_too_large_is_counted() {
     let needs: Vec<Vec<&str>> = (0..100).map(|n| if n < 50 { vec![] } else { vec![names[n - 50].as_str()] }).collect();
     let lines: Vec<(&str, &[&str])> =
         names.iter().zip(&needs).map(|(name, needs)| (name.as_str(), &needs[..])).collect();
-    let look = |node: usize| Look { mark: if node < 3 { Mark::Failed } else { Mark::Waiting }, note: String::new() };
+    let look = |node: usize| NodeSummary {
+        state: if node < 3 { NodeState::Failed } else { NodeState::Waiting },
+        note: String::new(),
+    };
     let shown = bare(&draw(&graph(&lines), Canvas { width: 100, ascii: false }, &look));
     assert_eq!(
         shown,

@@ -18,57 +18,7 @@ use crate::store::RedisStore;
 use ask::{Access, Change};
 use windlass_core::{Error, Result};
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// As it should be.
-    Ok,
-    /// Good to know.
-    Info,
-    /// It may become a problem, or promises less than one may think.
-    Warning,
-    /// It is a problem.
-    Error,
-}
-
-/// Something that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// What was looked at, in one word.
-    pub check: &'static str,
-    /// What was found.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<String>,
-}
-
-impl Finding {
-    fn new(severity: Severity, check: &'static str, message: impl Into<String>) -> Self {
-        Self { severity, check, message: message.into(), hint: None }
-    }
-
-    fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Ok, check, message)
-    }
-
-    fn info(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Info, check, message)
-    }
-
-    fn warning(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, check, message)
-    }
-
-    fn error(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(Severity::Error, check, message)
-    }
-
-    fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-}
+pub use windlass_core::finding::{Finding, Severity};
 
 /// What came of an examination.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! What can be asked of the demo.
 
-use crate::values::Span;
 use clap::Args;
 use std::time::Duration;
+use windlass_operate::values::Span;
 
 const AFTER: &str = "\
 Examples:

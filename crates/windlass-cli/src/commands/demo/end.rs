@@ -7,13 +7,13 @@ use super::follow;
 use super::place::Place;
 use super::run::{Next, Stage, long_kept, open_queues};
 use super::summary::Summary;
-use crate::commands::doctor::promise;
 use crate::failure::Failure;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::core::name::WorkerId;
 use windlass::core::store::{Durability, QueueSettings};
 use windlass_audit::{Entry, Evidence, StoredJob, audit, read_ledgers};
+use windlass_operate::doctor::durability_text as promise;
 
 /// How long the last jobs may take, beside what their leases and their number take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -3,10 +3,10 @@
 use super::args::Demo;
 use crate::app::{App, is_store_flag_given};
 use crate::failure::Failure;
-use crate::scheme;
-use crate::secrets::masked;
 use std::path::Path;
 use tempfile::TempDir;
+use windlass_operate::store_url as scheme;
+use windlass_operate::store_url::masked;
 
 /// An option of the temporary store. A worker that is frozen while it writes holds up all others: on a busy machine for
 /// longer than the usual 5 s.

@@ -15,7 +15,6 @@ use super::view::Screen;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::terminal::Input;
-use crate::values::count;
 use ratatui::crossterm::event::KeyCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +27,7 @@ use windlass::core::name::QueueName;
 use windlass::core::random::{Random, StrongRandom};
 use windlass::core::store::{FeedRequest, QueueSettings, Retention, RetentionRule, Setting, Store};
 use windlass::core::time::{Clock, SystemClock};
+use windlass_operate::text::count;
 
 /// How often time is looked at, and the view is drawn.
 const TICK: Duration = Duration::from_millis(100);

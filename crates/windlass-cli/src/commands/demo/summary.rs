@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::values::clean;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use windlass_audit::{Counts, Findings};
+use windlass_operate::text::printable as clean;
 
 /// The demo in numbers. The names are documented: programs read them.
 #[derive(Clone, Debug, Default, Serialize)]

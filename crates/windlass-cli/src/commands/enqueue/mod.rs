@@ -5,21 +5,20 @@ mod bulk;
 use crate::app::App;
 use crate::commands::unless_interrupted;
 use crate::failure::Failure;
-use crate::job_input::JobInput;
-use crate::values::Span;
+use crate::job_args::JobArgs;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::Error;
-use windlass::core::id::{Ids, JobId};
+use windlass::core::id::JobId;
 use windlass::core::job::{Job, NewJob, State};
-use windlass::core::random::StrongRandom;
 use windlass::core::store::{Enqueued, Store, WaitFor};
-use windlass::core::time::SystemClock;
-use windlass::repeat;
+use windlass::{Client, Error};
+use windlass_operate::enqueue::{ids, lost_answer};
+use windlass_operate::error::connection_failure;
+use windlass_operate::values::Span;
 
 /// How long a wait goes without a look of its own, in case a wake-up gets lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -46,7 +45,7 @@ Examples:
 #[command(after_help = AFTER)]
 pub(crate) struct Enqueue {
     #[command(flatten)]
-    job: JobInput,
+    job: JobArgs,
     /// Wait until the job has ended, print its result, and fail if it failed; for ever, or for so long: --wait=30s
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, conflicts_with = "bulk")]
     wait: Option<Option<Span>>,
@@ -57,13 +56,13 @@ pub(crate) struct Enqueue {
 
 impl Enqueue {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        if let Some(file) = &self.bulk {
-            return bulk::run(app, file).await;
+        match &self.bulk {
+            Some(file) => bulk::run(app, file).await,
+            None => unless_interrupted(app, self.one(app)).await.map(Termination::report),
         }
-        unless_interrupted(app, self.one(app)).await
     }
 
-    async fn one(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn one(self, app: &App) -> Result<(), Failure> {
         if self.wait == Some(None)
             && let Some(time) = self.job.payload_as::<Span>()
         {
@@ -71,25 +70,18 @@ impl Enqueue {
             let words = format!("`{time}` would be the payload");
             return Err(Failure::usage(words).hint(format!("say --wait={time}, with an equals sign")));
         }
-        let (spec, due) = self.job.into_spec()?;
+        let (spec, due) = self.job.read()?.into_spec()?;
         let store = app.store()?;
         let job = NewJob::new(ids().next(), spec).due(due);
-        let answer = repeat::enqueue(store.as_ref(), vec![job.clone()]).await;
+        let answer = Client::new(Arc::clone(&store)).enqueue_new(vec![job.clone()]).await;
         let answer = answer.and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(Error::too_few_answers())));
         let enqueued = answer.map_err(|error| failed(&job, error))?;
         say(app, &enqueued, self.wait.is_some())?;
-        let code = match self.wait {
-            None => ExitCode::SUCCESS,
-            Some(time) => show_result(app, enqueued.id(), wait(store.as_ref(), enqueued.id(), time).await?)?,
-        };
-        store.close().await?;
-        Ok(code)
+        match self.wait {
+            None => Ok(()),
+            Some(time) => show_result(app, enqueued.id(), wait(store.as_ref(), enqueued.id(), time).await?),
+        }
     }
-}
-
-/// Makes ids.
-pub(crate) fn ids() -> Ids {
-    Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system()))
 }
 
 /// Why an enqueue failed. One whose answer was lost names the job, so that it can be looked for.
@@ -105,14 +97,6 @@ fn failed(job: &NewJob, error: Error) -> Failure {
     };
     let words = format!("whether the job {id} is enqueued is not known: {reason}");
     Failure::from(error).says(words).hint(hint)
-}
-
-/// What broke, where nobody knows whether the call was applied.
-fn lost_answer(error: &Error) -> Option<String> {
-    match error {
-        Error::Unknown { reason } | Error::Timeout { reason } => Some(reason.clone()),
-        _ => None,
-    }
 }
 
 fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {
@@ -159,22 +143,19 @@ async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option
 
 /// The enqueue is done, whatever the store says about a look at the job.
 fn cannot_wait(id: JobId, error: Error) -> Failure {
-    let why = match &error {
-        Error::Unavailable { reason } | Error::Unknown { reason } | Error::Timeout { reason } => reason.clone(),
-        other => other.to_string(),
-    };
+    let why = connection_failure(&error);
     Failure::from(error)
         .says(format!("the job {id} is enqueued, but waiting for it failed: {why}"))
         .hint(format!("do not enqueue it again; once the store answers, windlass jobs watch {id} waits on"))
 }
 
-fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failure> {
+fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<(), Failure> {
     let Some(job) = job else {
         return Err(Failure::failed(format!("the job {id} ended and is gone, so its result is lost"))
             .hint("keep it for a while with --keep-succeeded 5m"));
     };
     if app.ui.json {
-        let result = job.result.as_ref().map(crate::view::payload);
+        let result = job.result.as_ref().map(windlass_operate::job_view::payload_json);
         app.ui.json(&json!({ "id": id, "state": job.state, "result": result, "failure": job.failures.last() }))?;
     }
     match job.state {
@@ -182,10 +163,11 @@ fn show_result(app: &App, id: JobId, job: Option<Job>) -> Result<ExitCode, Failu
             if let Some(result) = job.result.filter(|_| !app.ui.json) {
                 app.ui.bytes(&result.bytes)?;
             }
-            Ok(ExitCode::SUCCESS)
+            Ok(())
         }
         state => {
-            let why = job.failures.last().map(|failure| format!(": {}", crate::values::clean(&failure.message)));
+            let why =
+                job.failures.last().map(|failure| format!(": {}", windlass_operate::text::printable(&failure.message)));
             Err(Failure::failed(format!("the job {id} is {state}{}", why.unwrap_or_default()))
                 .hint(format!("windlass jobs show {id}")))
         }

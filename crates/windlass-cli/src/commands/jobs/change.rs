@@ -4,14 +4,16 @@ use super::Which;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::many::{self, Many};
-use crate::values::count;
 use clap::Args;
 use serde_json::json;
 use std::io::Read;
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, State};
 use windlass::core::store::{BATCH_MAX, Change, ChangeManyOp, ChangeOp, Changed, Filter};
+use windlass_operate::change::expected;
+use windlass_operate::names::find_queue;
+use windlass_operate::text::count;
 
 const RETRY_AFTER: &str = "\
 The job gets all its attempts again; its failures and logs are kept. With --json each id is a line, {id, state} or \
@@ -176,14 +178,13 @@ impl Target {
                 }
             }
         }
-        store.close().await?;
         Ok(code)
     }
 
     async fn by_filter(self, app: &App, words: Words, op: ChangeManyOp) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let queues = match &self.which.queue {
-            Some(queue) => vec![many::queue(store.as_ref(), queue).await?],
+            Some(queue) => vec![find_queue(store.as_ref(), queue).await?],
             None if self.all_queues => store.queues().await?,
             None => {
                 return Err(Failure::usage("--queue is missing").hint("name it with --queue, or say --all-queues"));
@@ -193,12 +194,10 @@ impl Target {
         let mut changed = 0;
         for queue in queues {
             let filter = Filter { queue: Some(queue.name.clone()), ..self.which.clone().filter() };
-            let total = many::expected(op, &filter, &queue);
+            let total = expected(op, &filter, &queue);
             changed += Many { app, store: store.as_ref(), what: words.verb, total }.run(op, filter).await?;
         }
-        many::report(app, words.done, changed)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        many::report(app, words.done, changed).map(Termination::report)
     }
 }
 

@@ -3,14 +3,14 @@
 use super::Which;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Cell, Table, maybe, number, state, text, whole};
-use crate::values::relative;
+use crate::table::{Cell, maybe, number, state, text, whole};
+use crate::ui::Listing;
 use clap::Args;
-use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::job::JobSummary;
 use windlass::core::store::{LIST_MAX, ListOrder, ListRequest};
 use windlass::core::time::Timestamp;
+use windlass_operate::job_view::{listed_note, listed_time};
+use windlass_operate::text::relative_time;
 
 const AFTER: &str = "\
 Jobs come by queue and state, and within a state in the order in which they come or came; --newest turns that round. \
@@ -43,60 +43,31 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
         let order = if self.newest { ListOrder::Descending } else { ListOrder::Ascending };
         let filter = self.which.filter();
         let (mut cursor, mut left) = (self.cursor, if self.all { u64::MAX } else { u64::from(self.limit) });
-        let mut table = Table::new(&["ID", "QUEUE", "KIND", "STATE", "TRIES", "PRIO", "WHEN", "NOTE"]);
+        let mut list = Listing::new(app.ui, &["ID", "QUEUE", "KIND", "STATE", "TRIES", "PRIO", "WHEN", "NOTE"]);
         loop {
             let limit = u32::try_from(left).unwrap_or(LIST_MAX).min(LIST_MAX);
             let page = store.list(ListRequest { filter: filter.clone(), order, cursor, limit }).await?;
             cursor = page.cursor;
             left -= page.jobs.len() as u64;
             for job in &page.jobs {
-                if app.ui.json {
-                    app.ui.json(job)?;
-                } else {
-                    table.row(row(job, now));
-                }
+                list.add(job, || row(job, now))?;
             }
             // A page may be short and still carry a cursor.
             if cursor.is_none() || left == 0 {
                 break;
             }
         }
-        finish(app, &table, cursor)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        list.end("no jobs", cursor, "--all, or ")
     }
-}
-
-fn finish(app: &App, table: &Table, cursor: Option<String>) -> Result<(), Failure> {
-    if app.ui.json {
-        return cursor.map_or(Ok(()), |cursor| app.ui.json(&json!({ "cursor": cursor })));
-    }
-    if table.is_empty() {
-        app.ui.note("no jobs");
-    } else {
-        app.ui.table(table)?;
-    }
-    if let Some(cursor) = cursor {
-        app.ui.note(format_args!("there are more: --all, or --cursor {cursor}"));
-    }
-    Ok(())
 }
 
 fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {
-    let when =
-        job.finished_at.or(job.due_at).or(job.claimed_at.filter(|_| job.worker.is_some())).unwrap_or(job.created_at);
-    let note = match (&job.last_error, &job.worker) {
-        _ if job.quarantined => Some("quarantined: its stored form cannot be read".to_owned()),
-        (_, Some(worker)) => Some(format!("by {worker}")),
-        (Some(error), None) => Some(error.clone()),
-        (None, None) => job.group.as_ref().map(|group| format!("group {group}")),
-    };
     vec![
         whole(job.id),
         text(&job.queue),
@@ -104,7 +75,7 @@ fn row(job: &JobSummary, now: Timestamp) -> Vec<Cell> {
         state(job.state),
         number(format_args!("{}/{}", job.attempt, job.attempts_max)),
         number(job.priority),
-        whole(relative(when, now)),
-        maybe(note),
+        whole(relative_time(listed_time(job), now)),
+        maybe(listed_note(job)),
     ]
 }

@@ -2,18 +2,17 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::follow_run::colours_only;
-use crate::job_name::JobName;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
-use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
 use windlass::core::job::State;
 use windlass::core::store::{LogPage, LogRequest, Store, WaitFor};
+use windlass_operate::names::JobName;
+use windlass_operate::text::printable_with_colours;
 
 /// Lines of one page.
 const PAGE: u32 = 1_000;
@@ -40,7 +39,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let id = self.id.find(store.as_ref()).await?;
         let mut from = 0;
@@ -68,8 +67,7 @@ impl Logs {
         if from == 0 && state.is_some() {
             app.ui.note("no lines");
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -117,7 +115,7 @@ fn print(app: &App, page: LogPage) -> Result<(), Failure> {
 
 /// What a line looks like to people; its colours end with it.
 fn for_terminal(text: &str) -> String {
-    let text = colours_only(text);
+    let text = printable_with_colours(text);
     if text.contains('\x1b') { text + "\x1b[0m" } else { text }
 }
 

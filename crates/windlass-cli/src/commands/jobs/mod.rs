@@ -6,10 +6,7 @@ mod logs;
 mod show;
 mod watch;
 
-use crate::app::App;
-use crate::failure::Failure;
 use clap::{Args, Subcommand};
-use std::process::ExitCode;
 use windlass::core::job::State;
 use windlass::core::name::{GroupName, Kind, Label, QueueName};
 use windlass::core::store::Filter;
@@ -26,19 +23,7 @@ pub(crate) enum Jobs {
     Watch(watch::Watch),
 }
 
-impl Jobs {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Show(show) => show.run(app).await,
-            Self::Retry(retry) => retry.run(app).await,
-            Self::Cancel(cancel) => cancel.run(app).await,
-            Self::Remove(remove) => remove.run(app).await,
-            Self::Logs(logs) => logs.run(app).await,
-            Self::Watch(watch) => watch.run(app).await,
-        }
-    }
-}
+dispatch!(Jobs: List, Show, Retry, Cancel, Remove, Logs, Watch);
 
 /// Which jobs.
 #[derive(Clone, Debug, Args)]

@@ -1,17 +1,17 @@
 //! `windlass jobs show`.
 
 use crate::app::App;
-use crate::commands::explain::{hint, sentence};
 use crate::failure::Failure;
-use crate::job_name::JobName;
 use crate::ui::STRONG;
-use crate::values::{Span, clean, relative};
-use crate::view::{Shown, pretty};
 use clap::Args;
 use std::fmt::Display;
-use std::process::ExitCode;
 use windlass::core::job::Job;
 use windlass::core::time::Timestamp;
+use windlass_operate::explain::{hint, sentence};
+use windlass_operate::job_view::{JobView, payload_text};
+use windlass_operate::names::JobName;
+use windlass_operate::text::{printable, relative_time};
+use windlass_operate::values::Span;
 
 const AFTER: &str = "\
 Examples:
@@ -27,7 +27,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let id = self.id.find(store.as_ref()).await?;
         let job = store.get(vec![id]).await?.pop().flatten();
@@ -35,7 +35,7 @@ impl Show {
         let (explanation, now) = (store.explain(id).await?, store.now().await?);
         let text = sentence(&explanation, now);
         if app.ui.json {
-            app.ui.json(&Shown::new(&job, &explanation, &text))?;
+            app.ui.json(&JobView { job: &job, explanation: &explanation, text: &text })?;
         } else {
             let sheet = Sheet { app, now };
             sheet.head(&job, &text)?;
@@ -45,8 +45,7 @@ impl Show {
             sheet.options(&job)?;
             sheet.life(&job)?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -58,16 +57,16 @@ struct Sheet<'a> {
 impl Sheet<'_> {
     fn field(&self, name: &str, value: Option<impl Display>) -> Result<(), Failure> {
         let Some(value) = value else { return Ok(()) };
-        self.app.ui.line(format_args!("{STRONG}{name:<12}{STRONG:#} {}", clean(&value.to_string())))
+        self.app.ui.line(format_args!("{STRONG}{name:<12}{STRONG:#} {}", printable(&value.to_string())))
     }
 
     fn time(&self, name: &str, time: Option<Timestamp>) -> Result<(), Failure> {
-        self.field(name, time.map(|time| format!("{time} ({})", relative(time, self.now))))
+        self.field(name, time.map(|time| format!("{time} ({})", relative_time(time, self.now))))
     }
 
     fn block(&self, name: &str, text: &str) -> Result<(), Failure> {
         self.app.ui.line(format_args!("{STRONG}{name}{STRONG:#}"))?;
-        text.lines().try_for_each(|line| self.app.ui.line(format_args!("  {}", clean(line))))
+        text.lines().try_for_each(|line| self.app.ui.line(format_args!("  {}", printable(line))))
     }
 
     fn head(&self, job: &Job, text: &str) -> Result<(), Failure> {
@@ -111,15 +110,18 @@ impl Sheet<'_> {
         let progress = job.progress.as_ref();
         self.field("progress", progress.map(|progress| format!("{}% {}", progress.percent, progress.message)))?;
         self.field("quarantined", job.quarantined.as_ref())?;
-        self.block(&format!("payload ({})", clean(&job.spec.payload.content_type)), &pretty(&job.spec.payload))?;
+        self.block(
+            &format!("payload ({})", printable(&job.spec.payload.content_type)),
+            &payload_text(&job.spec.payload),
+        )?;
         if let Some(result) = &job.result {
-            self.block(&format!("result ({})", clean(&result.content_type)), &pretty(result))?;
+            self.block(&format!("result ({})", printable(&result.content_type)), &payload_text(result))?;
         }
         for (name, value) in &job.outputs {
             self.field("output", Some(format_args!("{name}={value}")))?;
         }
         for failure in &job.failures {
-            let when = relative(failure.at, self.now);
+            let when = relative_time(failure.at, self.now);
             let class = serde_json::to_string(&failure.class).unwrap_or_default();
             let class = class.trim_matches('"');
             self.field(

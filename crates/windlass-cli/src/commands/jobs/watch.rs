@@ -2,17 +2,19 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::job_name::JobName;
-use crate::values::{Span, clean};
 use clap::Args;
 use serde_json::json;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::time::Duration;
 use windlass::core::id::JobId;
-use windlass::core::job::{State, Verb};
+use windlass::core::job::State;
 use windlass::core::name::QueueName;
 use windlass::core::store::{FeedCursor, FeedEntry, FeedEvent, FeedRequest, Store, Transition, WaitFor};
+use windlass_operate::job_view::transition_text;
+use windlass_operate::names::JobName;
+use windlass_operate::text::printable;
+use windlass_operate::values::Span;
 
 /// Entries of one page.
 const PAGE: u32 = 1_000;
@@ -61,7 +63,6 @@ impl Watch {
                 Err(_) => watcher.over(time)?,
             },
         };
-        store.close().await?;
         Ok(code)
     }
 }
@@ -135,7 +136,7 @@ impl Watcher {
                     app.ui.line(format_args!("{id} {}", job.state))?;
                 }
                 if let Some(failure) = job.failures.last().filter(|_| job.state == State::Failed) {
-                    app.ui.note(format_args!("error: {}", clean(&failure.message)));
+                    app.ui.note(format_args!("error: {}", printable(&failure.message)));
                 }
                 Ok(Look::Ended(job.state))
             }
@@ -174,7 +175,7 @@ impl Watcher {
                 value["cursor"] = json!(entry.cursor);
                 app.ui.json(&value)?;
             } else {
-                app.ui.line(format_args!("{} {} {}: {}", entry.at, job.job, job.queue, what_happened(job)))?;
+                app.ui.line(format_args!("{} {} {}: {}", entry.at, job.job, job.queue, transition_text(job)))?;
             }
         }
         Ok(())
@@ -184,29 +185,5 @@ impl Watcher {
         self.id.is_none_or(|id| id == job.job)
             && self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
             && self.state.is_none_or(|state| Some(state) == job.to)
-    }
-}
-
-/// In words for people.
-fn what_happened(job: &Transition) -> String {
-    let attempt = job.attempt;
-    match (job.verb, job.to) {
-        (Verb::Enqueue, Some(State::Scheduled)) => "enqueued, for later".to_owned(),
-        (Verb::Enqueue, _) => "enqueued".to_owned(),
-        (Verb::Promote, _) => "due".to_owned(),
-        (Verb::Claim, _) => format!("attempt {attempt} begins"),
-        (Verb::Progress, _) => "progress".to_owned(),
-        (Verb::Fail, Some(State::Scheduled | State::Ready)) => format!("attempt {attempt} failed; another one follows"),
-        (Verb::Fail | Verb::Release, Some(State::Failed)) => format!("attempt {attempt} failed, and it was the last"),
-        (Verb::Release, Some(State::Ready)) => "given back by its worker".to_owned(),
-        (Verb::Reap, Some(State::Failed)) => "its worker vanished once too often: failed".to_owned(),
-        (Verb::Reap, Some(State::Ready | State::Scheduled)) => "its worker vanished; it will run again".to_owned(),
-        (Verb::Cancel, Some(State::Active)) => "asked to stop".to_owned(),
-        (Verb::Retry, _) => "retried, with all its attempts".to_owned(),
-        (Verb::Reschedule, _) => "moved to another time".to_owned(),
-        (Verb::Reprioritise, _) => "given another priority".to_owned(),
-        (Verb::UpdatePayload, _) => "given another payload".to_owned(),
-        (_, None) => "removed".to_owned(),
-        (_, Some(state)) => state.as_str().to_owned(),
     }
 }

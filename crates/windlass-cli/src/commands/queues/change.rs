@@ -3,18 +3,18 @@
 use crate::app::App;
 use crate::failure::Failure;
 use crate::many::{self, Many};
-use crate::values::Span;
 use clap::Args;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::job::State;
 use windlass::core::name::{Kind, QueueName};
 use windlass::core::store::{ChangeManyOp, Filter, Setting};
+use windlass_operate::change::expected;
+use windlass_operate::names::find_queue;
+use windlass_operate::values::Span;
 
-/// Pause a queue, or one kind of it: nothing is claimed any more, what runs goes on.
+// Arguments of `pause` and `resume`, which are described where they are listed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  windlass queues pause mail\n  windlass queues pause mail --kind newsletter")]
-pub(crate) struct Pause {
+pub(crate) struct SetPaused<const PAUSED: bool> {
     /// The queue
     queue: QueueName,
     /// Only jobs of this kind
@@ -22,53 +22,34 @@ pub(crate) struct Pause {
     kind: Option<Kind>,
 }
 
-/// Resume a queue, or one kind of it.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  windlass queues resume mail\n  windlass queues resume mail --kind newsletter")]
-pub(crate) struct Resume {
-    /// The queue
-    queue: QueueName,
-    /// Only jobs of this kind
-    #[arg(long, value_name = "KIND")]
-    kind: Option<Kind>,
-}
-
-impl Pause {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        set_paused(app, self.queue, self.kind, true).await
+impl<const PAUSED: bool> SetPaused<PAUSED> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
+        let store = app.existing()?;
+        let (queue, kind) = (self.queue, self.kind);
+        let status = find_queue(store.as_ref(), &queue).await?;
+        let before = match &kind {
+            Some(kind) => status.settings.paused_kinds.contains(kind),
+            None => status.settings.paused,
+        };
+        store
+            .configure(match kind.clone() {
+                Some(kind) => Setting::KindPaused { queue: queue.clone(), kind, paused: PAUSED },
+                None => Setting::Paused { queue: queue.clone(), paused: PAUSED },
+            })
+            .await?;
+        if app.ui.json {
+            app.ui.json(&json!({ "queue": queue, "kind": kind, "paused": PAUSED, "before": before }))?;
+        } else {
+            let what =
+                kind.map_or(format!("the queue `{queue}`"), |kind| format!("the kind `{kind}` of the queue `{queue}`"));
+            let (done, already) =
+                (if PAUSED { "paused" } else { "resumed" }, if PAUSED { "paused" } else { "running" });
+            let text =
+                if before == PAUSED { format!("{what} was {already} already") } else { format!("{what} is {done}") };
+            app.ui.line(text)?;
+        }
+        Ok(())
     }
-}
-
-impl Resume {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        set_paused(app, self.queue, self.kind, false).await
-    }
-}
-
-async fn set_paused(app: &App, queue: QueueName, kind: Option<Kind>, paused: bool) -> Result<ExitCode, Failure> {
-    let store = app.existing()?;
-    let status = many::queue(store.as_ref(), &queue).await?;
-    let before = match &kind {
-        Some(kind) => status.settings.paused_kinds.contains(kind),
-        None => status.settings.paused,
-    };
-    store
-        .configure(match kind.clone() {
-            Some(kind) => Setting::KindPaused { queue: queue.clone(), kind, paused },
-            None => Setting::Paused { queue: queue.clone(), paused },
-        })
-        .await?;
-    if app.ui.json {
-        app.ui.json(&json!({ "queue": queue, "kind": kind, "paused": paused, "before": before }))?;
-    } else {
-        let what =
-            kind.map_or(format!("the queue `{queue}`"), |kind| format!("the kind `{kind}` of the queue `{queue}`"));
-        let (done, already) = (if paused { "paused" } else { "resumed" }, if paused { "paused" } else { "running" });
-        let text = if before == paused { format!("{what} was {already} already") } else { format!("{what} is {done}") };
-        app.ui.line(text)?;
-    }
-    store.close().await?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Remove what waits on a queue.
@@ -86,7 +67,7 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let op = ChangeManyOp::Drain { scheduled: self.scheduled };
         let what = if self.scheduled { "ready and scheduled" } else { "ready" };
         Removal { queue: self.queue, op, state: None, what, yes: self.yes }.run(app).await
@@ -113,7 +94,7 @@ pub(crate) struct Clean {
 }
 
 impl Clean {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         if let Some(state) = self.state.filter(|state| !state.is_terminal()) {
             return Err(Failure::usage(format!("jobs that are {state} have not ended"))
                 .hint("clean removes succeeded, failed or cancelled ones; drain removes what waits"));
@@ -141,7 +122,7 @@ pub(crate) struct Obliterate {
 }
 
 impl Obliterate {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let op = ChangeManyOp::Obliterate { force: self.force };
         Removal { queue: self.queue, op, state: None, what: "", yes: self.yes }.run(app).await
     }
@@ -156,11 +137,11 @@ struct Removal {
 }
 
 impl Removal {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let queue = many::queue(store.as_ref(), &self.queue).await?;
+        let queue = find_queue(store.as_ref(), &self.queue).await?;
         let filter = Filter { queue: Some(self.queue), state: self.state, ..Filter::default() };
-        let total = many::expected(self.op, &filter, &queue);
+        let total = expected(self.op, &filter, &queue);
         let name = &queue.name;
         match self.op {
             ChangeManyOp::Obliterate { force: false } if queue.counts.active > 0 => {
@@ -174,8 +155,6 @@ impl Removal {
             _ => app.ui.confirm(format_args!("remove the {} jobs of `{name}`, up to {total}", self.what), self.yes)?,
         }
         let changed = Many { app, store: store.as_ref(), what: "removing", total }.run(self.op, filter).await?;
-        many::report(app, "removed", changed)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        many::report(app, "removed", changed)
     }
 }

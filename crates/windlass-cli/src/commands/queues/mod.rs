@@ -2,43 +2,34 @@
 
 mod change;
 mod set;
-pub(crate) use set::put;
+pub(crate) use set::{print_changes, put};
 mod show;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Table, number, text};
+use crate::table::{number, text};
+use crate::ui::Listing;
 use clap::{Args, Subcommand};
-use std::process::ExitCode;
-use windlass::core::store::QueueStatus;
+use windlass_operate::queue_view::settings_note;
 
 /// Look at queues and change them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queues {
     List(List),
     Show(show::Show),
-    Pause(change::Pause),
-    Resume(change::Resume),
+    /// Pause a queue, or one kind of it: nothing is claimed any more, what runs goes on.
+    #[command(after_help = "Examples:\n  windlass queues pause mail\n  windlass queues pause mail --kind newsletter")]
+    Pause(change::SetPaused<true>),
+    /// Resume a queue, or one kind of it.
+    #[command(after_help = "Examples:\n  windlass queues resume mail\n  windlass queues resume mail --kind newsletter")]
+    Resume(change::SetPaused<false>),
     Drain(change::Drain),
     Clean(change::Clean),
     Set(Box<set::Set>),
     Obliterate(change::Obliterate),
 }
 
-impl Queues {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Show(show) => show.run(app).await,
-            Self::Pause(pause) => pause.run(app).await,
-            Self::Resume(resume) => resume.run(app).await,
-            Self::Drain(drain) => drain.run(app).await,
-            Self::Clean(clean) => clean.run(app).await,
-            Self::Set(set) => set.run(app).await,
-            Self::Obliterate(obliterate) => obliterate.run(app).await,
-        }
-    }
-}
+dispatch!(Queues: List, Show, Pause, Resume, Drain, Clean, Set, Obliterate);
 
 const AFTER: &str = "\
 Examples:
@@ -51,44 +42,21 @@ Examples:
 pub(crate) struct List {}
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let mut table =
-            Table::new(&["QUEUE", "SCHEDULED", "READY", "ACTIVE", "SUCCEEDED", "FAILED", "CANCELLED", "NOTE"]);
+        let headers = ["QUEUE", "SCHEDULED", "READY", "ACTIVE", "SUCCEEDED", "FAILED", "CANCELLED", "NOTE"];
+        let mut list = Listing::new(app.ui, &headers);
         for queue in store.queues().await? {
-            if app.ui.json {
-                app.ui.json(&queue)?;
-                continue;
-            }
-            let counts = queue.counts;
-            let numbers =
-                [counts.scheduled, counts.ready, counts.active, counts.succeeded, counts.failed, counts.cancelled];
-            let mut row = vec![text(&queue.name)];
-            row.extend(numbers.map(number));
-            row.push(text(note(&queue)));
-            table.row(row);
+            list.add(&queue, || {
+                let counts = queue.counts;
+                let numbers =
+                    [counts.scheduled, counts.ready, counts.active, counts.succeeded, counts.failed, counts.cancelled];
+                let mut row = vec![text(&queue.name)];
+                row.extend(numbers.map(number));
+                row.push(text(settings_note(&queue.settings)));
+                row
+            })?;
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no queues; a queue is made by its first job"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        list.end("no queues; a queue is made by its first job", None, "")
     }
-}
-
-/// What is special about a queue, in a few words.
-fn note(queue: &QueueStatus) -> String {
-    let settings = &queue.settings;
-    let mut notes = Vec::new();
-    if settings.paused {
-        notes.push("paused".to_owned());
-    }
-    notes.extend(settings.paused_kinds.iter().map(|kind| format!("{kind} paused")));
-    notes.extend(settings.cap.map(|cap| format!("cap {cap}")));
-    notes.extend(settings.rate.map(|rate| format!("rate {}", crate::values::rate_text(rate))));
-    notes.extend(settings.len_max.map(|max| format!("at most {max}")));
-    notes.join(", ")
 }

@@ -2,12 +2,12 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::values::{OrNone, RateText, Span, rate_text};
 use clap::Args;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::QueueName;
 use windlass::core::store::{QueueSettings, RetentionRule, Setting};
+use windlass_operate::queue_view::settings_lines;
+use windlass_operate::values::{OrNone, RateText, Span};
 
 const AFTER: &str = "\
 Only what is named is changed; `none` clears a setting. The queue is made if it is not there.
@@ -64,7 +64,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let none_given =
             Failure::usage("nothing is to be changed").hint("name a setting, such as --cap 10; see --help");
         let mut checked = QueueSettings::default();
@@ -83,18 +83,9 @@ impl Set {
             store.configure(Setting::Queue { queue: self.queue.clone(), settings: after.clone() }).await?;
         }
         if app.ui.json {
-            app.ui.json(&json!({ "queue": self.queue, "before": before, "after": after }))?;
-        } else {
-            for ((name, old), (_, new)) in lines(&before).into_iter().zip(lines(&after)).filter(|(old, new)| old != new)
-            {
-                app.ui.line(format_args!("{name}: {old} → {new}"))?;
-            }
-            if after == before {
-                app.ui.note("it was set so already");
-            }
+            return app.ui.json(&json!({ "queue": self.queue, "before": before, "after": after }));
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        print_changes(app, settings_lines(&before), settings_lines(&after))
     }
 
     /// Puts what was named into `settings`; false when nothing was.
@@ -116,6 +107,23 @@ impl Set {
     }
 }
 
+/// Prints the settings that have changed.
+pub(crate) fn print_changes<T: IntoIterator<Item = (&'static str, String)>>(
+    app: &App,
+    before: T,
+    after: T,
+) -> Result<(), Failure> {
+    let mut changed = false;
+    for ((name, old), (_, new)) in before.into_iter().zip(after).filter(|(old, new)| old != new) {
+        app.ui.line(format_args!("{name}: {old} → {new}"))?;
+        changed = true;
+    }
+    if !changed {
+        app.ui.note("it was set so already");
+    }
+    Ok(())
+}
+
 /// Takes over what was given; false when nothing was.
 pub(crate) fn put<T>(place: &mut T, given: Option<T>) -> bool {
     given.map(|value| *place = value).is_some()
@@ -124,29 +132,4 @@ pub(crate) fn put<T>(place: &mut T, given: Option<T>) -> bool {
 fn put_rule(rule: &mut RetentionRule, age: Option<OrNone<Span>>, count: Option<OrNone<u64>>) -> bool {
     let aged = put(&mut rule.age_ms, age.map(|age| age.value().map(|span| span.ms)));
     put(&mut rule.count, count.map(OrNone::value)) | aged
-}
-
-/// All settings in words, always the same ones in the same order.
-pub(super) fn lines(settings: &QueueSettings) -> Vec<(&'static str, String)> {
-    let plain = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-    let keep = |rule: RetentionRule| match (rule.age_ms.map(|ms| Span { ms }), rule.count) {
-        (None, None) => "for ever".to_owned(),
-        (Some(age), None) => age.to_string(),
-        (None, Some(count)) => format!("the last {count}"),
-        (Some(age), Some(count)) => format!("{age}, the last {count}"),
-    };
-    let kinds: Vec<&str> = settings.paused_kinds.iter().map(AsRef::as_ref).collect();
-    vec![
-        ("paused", if settings.paused { "yes" } else { "no" }.to_owned()),
-        ("paused kinds", plain(Some(kinds.join(", ")).filter(|text| !text.is_empty()))),
-        ("cap", plain(settings.cap.map(|cap| cap.to_string()))),
-        ("rate", plain(settings.rate.map(rate_text))),
-        ("max length", plain(settings.len_max.map(|max| max.to_string()))),
-        ("keep succeeded", keep(settings.retention.succeeded)),
-        ("keep failed", keep(settings.retention.failed)),
-        ("keep cancelled", keep(settings.retention.cancelled)),
-        ("group cap", plain(settings.groups.cap.map(|cap| cap.to_string()))),
-        ("group rate", plain(settings.groups.rate.map(rate_text))),
-        ("group weight", plain(settings.groups.weight.map(|weight| weight.to_string()))),
-    ]
 }

@@ -2,7 +2,6 @@
 
 use crate::app::{App, is_store_flag_given};
 use crate::failure::Failure;
-use crate::values::clean;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use windlass::command::Commands;
 use windlass::core::graph::{Graph, Template, Work, foresee_labels};
 use windlass::core::store::Store;
 use windlass::{Stopper, Worker};
+use windlass_operate::text::printable;
 
 /// The store that was named for this very run. Others are of the environment, and whoever works there takes what it finds:
 /// other people's commands have no business in this folder.
@@ -87,7 +87,7 @@ impl Local {
 
 /// A worker says what it offers when it starts, so a label that a job of the run decides would never be offered.
 fn unknown_label(node: &str, label: &Template) -> Failure {
-    let (node, label) = (clean(node), clean(label.as_str()));
+    let (node, label) = (printable(node), printable(label.as_str()));
     Failure::failed(format!(
         "the label `{label}` of the job `{node}` depends on other jobs, and a local run must offer all labels from its start"
     ))

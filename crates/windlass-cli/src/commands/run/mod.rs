@@ -6,20 +6,21 @@ use crate::app::App;
 use crate::commands::worker::open_artifacts;
 use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
-use crate::follow_run::Follower;
-use crate::patience::patiently;
-use crate::run_view::{exit_code, look};
+use crate::failure::exit_code;
+use crate::follow_run::{Printer, patiently};
 use crate::ui::{STRONG, Ui};
-use crate::values::{about, clean, pair};
-use crate::workflow_file::{WorkflowFile, refused};
+use crate::workflow_file::read_with_inputs;
 use clap::Args;
 use local::{Local, Working};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::core::id::RunId;
 use windlass::core::store::{RunState, Store};
 use windlass::runs::{NewGraphRun, RunStatus, Runs};
+use windlass_operate::run_view::node_summary;
+use windlass_operate::text::{printable, rough_duration};
+use windlass_operate::values::pair;
 
 const AFTER: &str = "\
 Without --local the run waits for workers: windlass worker --allow-commands. With --local the commands are run here, in \
@@ -66,9 +67,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         self.refuse_what_only_a_worker_uses()?;
-        let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
-        let inputs = self.inputs.iter().cloned().collect();
-        let inputs = workflow.resolve_inputs(inputs).map_err(|error| refused(&error))?;
+        let (workflow, inputs) = read_with_inputs(app, &self.file, self.inputs.clone())?;
         let graph = Arc::new(workflow.graph);
         let local = if self.local { Some(Local::prepare(app, &graph, &inputs)?) } else { None };
         let store = match &local {
@@ -136,14 +135,12 @@ impl Run {
         } else if ui.json {
             ui.json(&json!({ "run": run, "name": status.graph.name }))?;
         } else {
-            ui.line(format_args!("{STRONG}{}{STRONG:#} {run}", clean(&status.graph.name)))?;
+            ui.line(format_args!("{STRONG}{}{STRONG:#} {run}", printable(&status.graph.name)))?;
             draw(ui, &status, canvas, store.as_ref()).await?;
         }
         // It may have been started before: then all that has happened is told, too.
-        let mut follower = Follower::new(app, store.as_ref(), status.rewound(), canvas.ascii);
-        follower.quiet = self.quiet;
-        let state = unless_cancelled(app, runs, run, follower.follow()).await?;
-        let status = follower.status;
+        let printer = Printer::new(app, canvas.ascii, self.quiet);
+        let (status, state) = unless_cancelled(app, runs, run, printer.follow(runs, status.rewound())).await?;
         if ui.json {
             ui.json(&json!({ "run": run, "state": state, "summary": status.run.summary }))?;
         } else {
@@ -169,20 +166,14 @@ pub(crate) fn started(ui: Ui, run: RunId) -> Result<(), Failure> {
 async fn draw(ui: Ui, status: &RunStatus, canvas: Canvas, store: &dyn Store) -> Result<(), Failure> {
     let now = patiently(ui, async || store.now().await).await?;
     ui.line("")?;
-    ui.line(draw_graph::draw(&status.graph, canvas, &|node| look(status, node, now)))?;
+    ui.line(draw_graph::draw(&status.graph, canvas, &|node| node_summary(status, node, now)))?;
     ui.line("")
 }
 
 fn last_line(status: &RunStatus, state: RunState) -> String {
     let run = &status.run;
-    let took = run.finished_at.map(|at| about(at.ms_since(run.created_at))).unwrap_or_default();
-    let mark = match state {
-        RunState::Succeeded => draw_graph::Mark::Succeeded,
-        RunState::Failed => draw_graph::Mark::Failed,
-        RunState::Cancelled => draw_graph::Mark::Cancelled,
-        RunState::Running => draw_graph::Mark::Running,
-    };
-    let style = mark.style();
+    let took = run.finished_at.map(|at| rough_duration(at.ms_since(run.created_at))).unwrap_or_default();
+    let style = draw_graph::style(state.into());
     format!("{style}{}{style:#}: {} in {took}", state.name(), run.summary)
 }
 
@@ -191,8 +182,8 @@ async fn unless_cancelled(
     app: &App,
     runs: &Runs,
     run: RunId,
-    follow: impl Future<Output = Result<RunState, Failure>>,
-) -> Result<RunState, Failure> {
+    follow: impl Future<Output = Result<(RunStatus, RunState), Failure>>,
+) -> Result<(RunStatus, RunState), Failure> {
     let mut follow = std::pin::pin!(follow);
     tokio::select! {
         done = &mut follow => return done,
@@ -215,12 +206,4 @@ async fn unless_cancelled(
             None => Failure::interrupted(),
         }),
     }
-}
-
-/// What a run was given, in a line.
-pub(crate) fn inputs_text(inputs: &Value) -> Option<String> {
-    let map = inputs.as_object().filter(|map| !map.is_empty())?;
-    let pair =
-        |(name, value): (&String, &Value)| format!("{name}={}", clean(&windlass::core::graph::expr::text(value)));
-    Some(map.iter().map(pair).collect::<Vec<_>>().join(", "))
 }

@@ -3,9 +3,8 @@
 use crate::app::App;
 use crate::commands::run::started;
 use crate::failure::Failure;
+use crate::failure::exit_code;
 use crate::follow_run;
-use crate::run_view::{RunName, exit_code, read};
-use crate::values::{count, pair};
 use crate::workflow_file::refused;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -15,6 +14,10 @@ use std::sync::Arc;
 use windlass::core::graph::Graph;
 use windlass::graph::yaml::{Input, InputKind, Workflow};
 use windlass::runs::{Rerun as What, RunStatus, Runs};
+use windlass_operate::names::RunName;
+use windlass_operate::run_view::read_run;
+use windlass_operate::text::count;
+use windlass_operate::values::pair;
 
 const CANCEL_AFTER: &str = "\
 When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far.
@@ -35,7 +38,7 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
         let state = Runs::new(Arc::clone(&store)).cancel(run, &self.reason).await?;
@@ -46,8 +49,7 @@ impl Cancel {
         } else {
             app.ui.line(format_args!("{run} is cancelled; what runs is being told"))?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -91,7 +93,7 @@ impl Rerun {
         let run = self.id.find(store.as_ref()).await?;
         let runs = Runs::new(Arc::clone(&store));
         // What happened before is not told again.
-        let before = if self.follow { Some(read(&runs, run).await?) } else { None };
+        let before = if self.follow { Some(read_run(&runs, run).await?) } else { None };
         let nodes = runs.rerun(run, what).await?;
         let ui = if self.follow { app.ui.undeterred() } else { app.ui };
         if ui.json {
@@ -103,7 +105,6 @@ impl Rerun {
             Some(before) => exit_code(follow_run::go_on(app, &runs, before).await?),
             None => ExitCode::SUCCESS,
         };
-        store.close().await?;
         Ok(code)
     }
 }
@@ -136,7 +137,6 @@ impl Fork {
         let fork = runs.fork(run, inputs).await?;
         started(if self.follow { app.ui.undeterred() } else { app.ui }, fork)?;
         let code = if self.follow { exit_code(follow_run::follow(app, &runs, fork).await?) } else { ExitCode::SUCCESS };
-        store.close().await?;
         Ok(code)
     }
 }
@@ -182,7 +182,7 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let mut runs = Vec::new();
         for id in self.ids {
@@ -198,7 +198,6 @@ impl Remove {
                 Err(error) => app.ui.note(format_args!("also: {error}")),
             }
         }
-        store.close().await?;
-        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 }

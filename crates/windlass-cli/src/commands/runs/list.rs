@@ -2,15 +2,14 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::run_view::run_json;
-use crate::table::{Cell, Table, text, whole};
-use crate::values::{about, relative};
+use crate::table::{Cell, text, whole};
+use crate::ui::Listing;
 use clap::{Args, ValueEnum};
 use comfy_table::Color;
-use serde_json::json;
-use std::process::ExitCode;
-use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunPage, RunState, Store};
+use windlass::core::store::{LIST_MAX, ListOrder, Run, RunList, RunState};
 use windlass::core::time::Timestamp;
+use windlass_operate::run_view::{list_runs, listed_note};
+use windlass_operate::text::{relative_time, rough_duration};
 
 const AFTER: &str = "\
 The latest come first. With --json each run is a line; when there are more, the last line is {\"cursor\": \"…\"} for --cursor.
@@ -59,60 +58,27 @@ impl StateName {
 }
 
 impl List {
-    async fn page(&self, store: &dyn Store) -> Result<RunPage, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
+        let store = app.existing()?;
         let order = if self.oldest { ListOrder::Ascending } else { ListOrder::Descending };
         let state = self.state.map(StateName::state);
-        let (mut found, mut cursor) = (Vec::new(), self.cursor.clone());
-        let mut limit = self.limit;
-        // Stores know nothing of stuck runs; those that run are looked through, and never more are asked for than still fit.
-        loop {
-            let page = store.list_runs(RunList { state, order, cursor, limit }).await?;
-            let wanted = |run: &Run| self.state != Some(StateName::Stuck) || run.stuck.is_some();
-            found.extend(page.runs.into_iter().filter(wanted));
-            limit = self.limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            if limit == 0 || page.cursor.is_none() || self.state != Some(StateName::Stuck) {
-                return Ok(RunPage { runs: found, cursor: page.cursor });
-            }
-            cursor = page.cursor;
-        }
-    }
-
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        let store = app.existing()?;
-        let page = self.page(store.as_ref()).await?;
+        let list = RunList { state, order, cursor: self.cursor, limit: self.limit };
+        let page = list_runs(store.as_ref(), list, self.state == Some(StateName::Stuck)).await?;
         let now = store.now().await?;
-        if app.ui.json {
-            for run in &page.runs {
-                app.ui.json(&run_json(run))?;
-            }
-            if let Some(cursor) = page.cursor {
-                app.ui.json(&json!({ "cursor": cursor }))?;
-            }
-        } else if page.runs.is_empty() {
-            app.ui.note("no runs");
-        } else {
-            let mut table = Table::new(&["ID", "NAME", "STATE", "STARTED", "TOOK", "NOTE"]);
-            page.runs.iter().for_each(|run| table.row(row(run, now)));
-            app.ui.table(&table)?;
-            if let Some(cursor) = page.cursor {
-                app.ui.note(format_args!("there are more: --cursor {cursor}"));
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        let mut list = Listing::new(app.ui, &["ID", "NAME", "STATE", "STARTED", "TOOK", "NOTE"]);
+        page.runs.iter().try_for_each(|run| list.add(run, || row(run, now)))?;
+        list.end("no runs", page.cursor, "")
     }
 }
 
 fn row(run: &Run, now: Timestamp) -> Vec<Cell> {
-    let note = run.damaged.as_ref().map(|why| format!("damaged: {why}"));
-    let note = note.or_else(|| run.stuck.as_ref().map(|why| format!("stuck: {why}")));
     vec![
         whole(run.id),
         text(&run.name),
         state(run),
-        whole(relative(run.created_at, now)),
-        whole(about(run.finished_at.unwrap_or(now).ms_since(run.created_at))),
-        text(note.unwrap_or_else(|| run.summary.clone())),
+        whole(relative_time(run.created_at, now)),
+        whole(rough_duration(run.finished_at.unwrap_or(now).ms_since(run.created_at))),
+        text(listed_note(run)),
     ]
 }
 

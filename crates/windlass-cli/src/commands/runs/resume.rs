@@ -2,7 +2,6 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::run_view::RunName;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use windlass::core::id::RunId;
 use windlass::core::store::{Run, RunRead, RunState, Store};
 use windlass::runs::Runs;
+use windlass_operate::names::RunName;
 
 const AFTER: &str = "\
 Remove the cause first: windlass runs show says why a run is stuck. Nothing of it was forgotten. If the cause is still there, \
@@ -74,7 +74,6 @@ impl Resume {
                 }
             }
         }
-        store.close().await?;
         Ok(code)
     }
 }

@@ -2,14 +2,13 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::job_input::JobInput;
-use crate::values::{Span, Wrong};
+use crate::job_args::JobArgs;
 use clap::{Args, ValueEnum};
-use std::process::ExitCode;
 use windlass::core::job::Due;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{CatchUp, Overlap, Rule, Schedule};
 use windlass::core::time::Timestamp;
+use windlass_operate::values::{InvalidValue, Span};
 
 const AFTER: &str = "\
 A schedule of this name that is there already is changed; when its rule and start stay the same, so does its next tick. \
@@ -27,7 +26,7 @@ pub(crate) struct Add {
     /// Its name
     name: ScheduleName,
     #[command(flatten)]
-    job: JobInput,
+    job: JobArgs,
     /// Five fields (minute, hour, day, month, weekday), six with the second before them, or @hourly, @daily, …
     #[arg(long, value_name = "CRON", conflicts_with = "every")]
     cron: Option<String>,
@@ -65,17 +64,17 @@ enum OverlapArg {
     Skip,
 }
 
-fn catch_up(text: &str) -> Result<CatchUp, Wrong> {
+fn catch_up(text: &str) -> Result<CatchUp, InvalidValue> {
     match text.split_once(':') {
         None if text == "skip" => Ok(CatchUp::Skip),
         None if text == "latest" => Ok(CatchUp::Latest),
         Some(("all", max)) if max.parse::<u32>().is_ok() => Ok(CatchUp::All { max: max.parse().unwrap_or(0) }),
-        _ => Err(Wrong("write skip, latest, or all:MAX, such as all:10".to_owned())),
+        _ => Err(InvalidValue("write skip, latest, or all:MAX, such as all:10".to_owned())),
     }
 }
 
 impl Add {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let rule = match (self.cron, self.every) {
             (Some(cron), _) => Rule::cron_in(self.zone, cron),
             (None, Some(every)) => Rule::every_ms(every.ms),
@@ -85,7 +84,7 @@ impl Add {
                 );
             }
         };
-        let (spec, due) = self.job.into_spec()?;
+        let (spec, due) = self.job.read()?.into_spec()?;
         if due != Due::Now {
             return Err(Failure::usage("a schedule says when its jobs start; leave out --delay and --run-at"));
         }
@@ -110,7 +109,6 @@ impl Add {
         if schedule.is_over() {
             app.ui.note("note: it will never tick; check --start, --end and --limit");
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -2,10 +2,8 @@
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::values::pair;
 use crate::workflow_file::{WorkflowFile, refused};
 use clap::Args;
-use std::process::ExitCode;
 use windlass::Job as _;
 use windlass::core::job::JobSpec;
 use windlass::core::name::{Kind, QueueName, ScheduleName};
@@ -13,6 +11,7 @@ use windlass::core::payload::Payload;
 use windlass::core::schedule::Schedule;
 use windlass::graph::yaml::Trigger;
 use windlass::runs::StartRun;
+use windlass_operate::values::pair;
 
 const AFTER: &str = "\
 Each tick enqueues a job that starts the run; any `windlass worker` on its queue takes it. The schedules are named after the \
@@ -37,7 +36,7 @@ pub(crate) struct Apply {
 }
 
 impl Apply {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let workflow = WorkflowFile::open(&self.file)?.workflow(app.ui.json)?;
         if workflow.triggers.is_empty() {
             return Err(Failure::failed(format!("{} names no schedule", self.file))
@@ -59,7 +58,6 @@ impl Apply {
             app.ui.note(format_args!("{} `{}`", if known.is_some() { "changed" } else { "added" }, schedule.name));
             super::print(app, &schedule, now)?;
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,64 +1,44 @@
 //! `windlass schedules pause`, `resume`, `run` and `remove`.
 
-use super::find;
 use crate::app::App;
-use crate::commands::enqueue::ids;
 use crate::failure::Failure;
 use clap::Args;
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::ScheduleName;
 use windlass::core::schedule::{Schedule, trigger};
 use windlass::core::store::FireOutcome;
+use windlass_operate::enqueue::ids;
+use windlass_operate::names::find_schedule;
 
-/// Pause a schedule: its ticks pass without a job and are not made up for.
+// Arguments of `pause` and `resume`, which are described where they are listed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  windlass schedules pause nightly")]
-pub(crate) struct Pause {
+pub(crate) struct SetPaused<const PAUSED: bool> {
     /// The schedule
     name: ScheduleName,
 }
 
-/// Resume a schedule with its next tick.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  windlass schedules resume nightly")]
-pub(crate) struct Resume {
-    /// The schedule
-    name: ScheduleName,
-}
-
-impl Pause {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        set_paused(app, &self.name, true).await
+impl<const PAUSED: bool> SetPaused<PAUSED> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
+        let store = app.existing()?;
+        let (stored, now) = (find_schedule(store.as_ref(), &self.name).await?, store.now().await?);
+        let (name, before) = (&self.name, stored.paused);
+        let changed = Schedule { paused: PAUSED, ..stored.clone() }.arm(Some(&stored), now)?;
+        if before != PAUSED {
+            store.put_schedule(changed.clone()).await?;
+        }
+        if app.ui.json {
+            app.ui.json(
+                &json!({ "schedule": name, "paused": PAUSED, "before": before, "next_tick": changed.next_tick }),
+            )?;
+        } else {
+            let state = if PAUSED { "paused" } else { "running" };
+            let text =
+                if before == PAUSED { format!("`{name}` was {state} already") } else { format!("`{name}` is {state}") };
+            let next = changed.next_tick.filter(|_| !PAUSED).map_or(String::new(), |tick| format!("; next at {tick}"));
+            app.ui.line(format_args!("{text}{next}"))?;
+        }
+        Ok(())
     }
-}
-
-impl Resume {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        set_paused(app, &self.name, false).await
-    }
-}
-
-async fn set_paused(app: &App, name: &ScheduleName, paused: bool) -> Result<ExitCode, Failure> {
-    let store = app.existing()?;
-    let (stored, now) = (find(store.as_ref(), name).await?, store.now().await?);
-    let before = stored.paused;
-    let changed = Schedule { paused, ..stored.clone() }.arm(Some(&stored), now)?;
-    if before != paused {
-        store.put_schedule(changed.clone()).await?;
-    }
-    if app.ui.json {
-        app.ui
-            .json(&json!({ "schedule": name, "paused": paused, "before": before, "next_tick": changed.next_tick }))?;
-    } else {
-        let state = if paused { "paused" } else { "running" };
-        let text =
-            if before == paused { format!("`{name}` was {state} already") } else { format!("`{name}` is {state}") };
-        let next = changed.next_tick.filter(|_| !paused).map_or(String::new(), |tick| format!("; next at {tick}"));
-        app.ui.line(format_args!("{text}{next}"))?;
-    }
-    store.close().await?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Create a job of a schedule now, out of turn; its ticks are left alone.
@@ -70,14 +50,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let name = find(store.as_ref(), &self.name).await?.name;
+        let name = find_schedule(store.as_ref(), &self.name).await?.name;
         let id = ids().next();
         match trigger(store.as_ref(), &name, id).await? {
             FireOutcome::Fired { jobs } => {
                 // Another job may stand for it, by its dedup key.
-                let last = find(store.as_ref(), &name).await?.last_job.filter(|_| jobs == 0);
+                let last = find_schedule(store.as_ref(), &name).await?.last_job.filter(|_| jobs == 0);
                 let id = last.unwrap_or(id);
                 if app.ui.json {
                     app.ui.json(&json!({ "schedule": name, "id": id, "created": jobs > 0 }))?;
@@ -98,8 +78,7 @@ impl Run {
                 return Err(Failure::conflict(format!("`{name}` is being changed all the time")).hint("try again"));
             }
         }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -115,19 +94,13 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         app.ui.confirm(format_args!("remove the schedule `{}`", self.name), self.yes)?;
         // Not looked up before: one that cannot be read is removed in this way, too.
         if !store.remove_schedule(self.name.clone()).await? {
             return Err(Failure::not_found(format!("there is no schedule `{}`", self.name)));
         }
-        if app.ui.json {
-            app.ui.json(&json!({ "schedule": self.name, "removed": true }))?;
-        } else {
-            app.ui.line(format_args!("`{}` is removed", self.name))?;
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        app.ui.result(&json!({ "schedule": self.name, "removed": true }), format_args!("`{}` is removed", self.name))
     }
 }

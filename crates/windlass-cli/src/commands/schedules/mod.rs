@@ -6,16 +6,16 @@ mod change;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::table::{Table, maybe, number, text};
-use crate::ui::STRONG;
-use crate::values::{Span, clean, relative};
+use crate::table::{Cell, maybe, number, text};
+use crate::ui::{Listing, STRONG};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::process::ExitCode;
 use windlass::core::name::ScheduleName;
-use windlass::core::schedule::{Rule, Schedule};
-use windlass::core::store::Store;
+use windlass::core::schedule::Schedule;
 use windlass::core::time::Timestamp;
+use windlass_operate::names::find_schedule;
+use windlass_operate::schedule_view::{next_ticks, rule_text, schedule_view};
+use windlass_operate::text::{printable, relative_time};
 
 /// Look at schedules and change them.
 #[derive(Debug, Subcommand)]
@@ -24,26 +24,17 @@ pub(crate) enum Schedules {
     Show(Show),
     Add(Box<add::Add>),
     Apply(apply::Apply),
-    Pause(change::Pause),
-    Resume(change::Resume),
+    /// Pause a schedule: its ticks pass without a job and are not made up for.
+    #[command(after_help = "Examples:\n  windlass schedules pause nightly")]
+    Pause(change::SetPaused<true>),
+    /// Resume a schedule with its next tick.
+    #[command(after_help = "Examples:\n  windlass schedules resume nightly")]
+    Resume(change::SetPaused<false>),
     Run(change::Run),
     Remove(change::Remove),
 }
 
-impl Schedules {
-    pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
-        match self {
-            Self::List(list) => list.run(app).await,
-            Self::Show(show) => show.run(app).await,
-            Self::Add(add) => add.run(app).await,
-            Self::Apply(apply) => apply.run(app).await,
-            Self::Pause(pause) => pause.run(app).await,
-            Self::Resume(resume) => resume.run(app).await,
-            Self::Run(run) => run.run(app).await,
-            Self::Remove(remove) => remove.run(app).await,
-        }
-    }
-}
+dispatch!(Schedules: List, Show, Add, Apply, Pause, Resume, Run, Remove);
 
 /// List all schedules.
 #[derive(Debug, Args)]
@@ -53,42 +44,34 @@ impl Schedules {
 pub(crate) struct List {}
 
 impl List {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let now = store.now().await?;
-        let mut table = Table::new(&["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"]);
+        let headers = ["SCHEDULE", "RULE", "QUEUE", "KIND", "NEXT", "LAST", "FIRED", "NOTE"];
+        let mut list = Listing::new(app.ui, &headers);
         for schedule in store.schedules().await? {
-            if app.ui.json {
-                app.ui.json(&shown(&schedule))?;
-                continue;
-            }
-            let note = if schedule.paused {
-                "paused"
-            } else if schedule.is_over() {
-                "over"
-            } else {
-                ""
-            };
-            table.row(vec![
-                text(&schedule.name),
-                text(rule(&schedule.rule)),
-                text(&schedule.spec.queue),
-                text(&schedule.spec.kind),
-                maybe(schedule.next_tick.map(|tick| relative(tick, now))),
-                maybe(schedule.last_tick.map(|tick| relative(tick, now))),
-                number(schedule.fired),
-                text(note),
-            ]);
+            list.add(&schedule_view(&schedule), || row(&schedule, now))?;
         }
-        if !app.ui.json {
-            match table.is_empty() {
-                true => app.ui.note("no schedules"),
-                false => app.ui.table(&table)?,
-            }
-        }
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        list.end("no schedules", None, "")
     }
+}
+
+fn row(schedule: &Schedule, now: Timestamp) -> Vec<Cell> {
+    let note = match (schedule.paused, schedule.is_over()) {
+        (true, _) => "paused",
+        (false, true) => "over",
+        (false, false) => "",
+    };
+    vec![
+        text(&schedule.name),
+        text(rule_text(&schedule.rule)),
+        text(&schedule.spec.queue),
+        text(&schedule.spec.kind),
+        maybe(schedule.next_tick.map(|tick| relative_time(tick, now))),
+        maybe(schedule.last_tick.map(|tick| relative_time(tick, now))),
+        number(schedule.fired),
+        text(note),
+    ]
 }
 
 /// Show a schedule and its next ticks.
@@ -100,76 +83,28 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    async fn run(self, app: &App) -> Result<ExitCode, Failure> {
+    async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
-        let schedule = find(store.as_ref(), &self.name).await?;
+        let schedule = find_schedule(store.as_ref(), &self.name).await?;
         let now = store.now().await?;
-        print(app, &schedule, now)?;
-        store.close().await?;
-        Ok(ExitCode::SUCCESS)
+        print(app, &schedule, now)
     }
-}
-
-/// One that must be there.
-async fn find(store: &dyn Store, name: &ScheduleName) -> Result<Schedule, Failure> {
-    let all = store.schedules().await?;
-    let names: Vec<String> = all.iter().map(|schedule| schedule.name.to_string()).collect();
-    all.into_iter().find(|schedule| schedule.name == *name).ok_or_else(|| {
-        let known: Vec<&str> = names.iter().map(String::as_str).collect();
-        let failure = Failure::not_found(format!("there is no schedule `{name}`"));
-        match crate::values::nearest(name.as_str(), &known) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint("windlass schedules list shows what there is"),
-        }
-    })
-}
-
-/// A rule in words.
-fn rule(rule: &Rule) -> String {
-    match rule {
-        Rule::Cron { expression, zone } => format!("{expression} {zone}"),
-        Rule::Every { ms } => format!("every {}", Span { ms: *ms }),
-    }
-}
-
-/// With a payload that can be read.
-fn shown(schedule: &Schedule) -> serde_json::Value {
-    let mut value = json!(schedule);
-    value["spec"]["payload"] = json!(crate::view::payload(&schedule.spec.payload));
-    value["spec"]["content_type"] = json!(schedule.spec.payload.content_type);
-    value
-}
-
-/// The next ticks, as far as end and limit allow them.
-fn ticks(schedule: &Schedule, most: usize) -> Result<Vec<Timestamp>, Failure> {
-    let mut ticks = Vec::new();
-    let Some(first) = schedule.next_tick.filter(|_| !schedule.is_over()) else { return Ok(ticks) };
-    let room = schedule.limit.map_or(u64::MAX, |limit| limit.saturating_sub(schedule.fired));
-    let mut next = Some(first);
-    while let Some(tick) = next.filter(|tick| schedule.end.is_none_or(|end| *tick <= end)) {
-        if ticks.len() >= most || ticks.len() as u64 >= room {
-            break;
-        }
-        ticks.push(tick);
-        next = schedule.rule.next_after(tick, schedule.start.unwrap_or(first))?;
-    }
-    Ok(ticks)
 }
 
 fn print(app: &App, schedule: &Schedule, now: Timestamp) -> Result<(), Failure> {
-    let next = ticks(schedule, 3)?;
+    let next = next_ticks(schedule, 3)?;
     if app.ui.json {
-        let mut value = shown(schedule);
+        let mut value = schedule_view(schedule);
         value["next_ticks"] = json!(next);
         return app.ui.json(&value);
     }
     let field = |name: &str, value: Option<String>| match value {
-        Some(value) => app.ui.line(format_args!("{STRONG}{name:<10}{STRONG:#} {}", clean(&value))),
+        Some(value) => app.ui.line(format_args!("{STRONG}{name:<10}{STRONG:#} {}", printable(&value))),
         None => Ok(()),
     };
     let word = |value: serde_json::Value| value.to_string().replace('"', "");
     field("schedule", Some(schedule.name.to_string()))?;
-    field("rule", Some(rule(&schedule.rule)))?;
+    field("rule", Some(rule_text(&schedule.rule)))?;
     field("job", Some(format!("{} on {}", schedule.spec.kind, schedule.spec.queue)))?;
     field("payload", Some(String::from_utf8_lossy(&schedule.spec.payload.bytes).into_owned()))?;
     field("start", schedule.start.map(|time| time.to_string()))?;
@@ -178,10 +113,10 @@ fn print(app: &App, schedule: &Schedule, now: Timestamp) -> Result<(), Failure> 
     field("overlap", Some(word(json!(schedule.overlap))))?;
     field("catch up", Some(word(json!(schedule.catch_up))))?;
     field("paused", schedule.paused.then(|| "yes".to_owned()))?;
-    field("last tick", schedule.last_tick.map(|tick| format!("{tick} ({})", relative(tick, now))))?;
+    field("last tick", schedule.last_tick.map(|tick| format!("{tick} ({})", relative_time(tick, now))))?;
     field("last job", schedule.last_job.map(|job| job.to_string()))?;
     for tick in &next {
-        field("next", Some(format!("{tick} ({})", relative(*tick, now))))?;
+        field("next", Some(format!("{tick} ({})", relative_time(*tick, now))))?;
     }
     if next.is_empty() { field("next", Some("never again".to_owned())) } else { Ok(()) }
 }

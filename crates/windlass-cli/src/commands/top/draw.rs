@@ -1,13 +1,13 @@
 //! Showing the state. What does not fit is left out; nothing is computed here but places.
 
 use super::paint::{self, BAD, BUSY, GOOD, ODD, QUIET, block, count, header, rate, right};
-use super::snapshot::Snapshot;
 use super::state::{Over, Pane, State, Word};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table, TableState};
+use windlass_operate::overview::Snapshot;
 
 /// Below this height one pane has to do.
 const LOW: u16 = 14;
@@ -120,7 +120,7 @@ fn fill_and(columns: &[u16]) -> Vec<Constraint> {
 
 fn queues(state: &State, narrow: bool) -> Shown {
     let plain = Style::new();
-    let row = |queue: &&super::snapshot::QueueLine| {
+    let row = |queue: &&windlass_operate::overview::QueueLine| {
         let (counts, settings) = (queue.counts, &queue.settings);
         let mut limits = Vec::new();
         limits.extend(settings.paused.then(|| "paused".to_owned()));
@@ -154,7 +154,7 @@ fn queues(state: &State, narrow: bool) -> Shown {
 }
 
 fn workers(state: &State, narrow: bool) -> Shown {
-    let row = |worker: &&super::snapshot::WorkerLine| {
+    let row = |worker: &&windlass_operate::overview::WorkerLine| {
         let (word, style) = if worker.live { ("live", GOOD) } else { ("silent", BAD) };
         let mut cells = vec![
             Cell::from(worker.id.clone()),
@@ -179,7 +179,7 @@ fn workers(state: &State, narrow: bool) -> Shown {
 }
 
 fn failures(state: &State, narrow: bool) -> Shown {
-    let row = |line: &&super::snapshot::FailureLine| {
+    let row = |line: &&windlass_operate::overview::FailureLine| {
         let mut cells = vec![
             Cell::from(if line.error.is_empty() { "(no words)".to_owned() } else { line.error.clone() }).style(BAD),
             count(line.count, Style::new()),

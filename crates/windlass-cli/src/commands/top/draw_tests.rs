@@ -1,5 +1,4 @@
 use super::super::frame_as_text;
-use super::super::snapshot::{FailureLine, QueueLine, Rates, WorkerLine};
 use super::super::state::Event;
 use super::*;
 use std::path::PathBuf;
@@ -7,6 +6,7 @@ use windlass::core::id::JobId;
 use windlass::core::rate::Rate;
 use windlass::core::store::{QueueCounts, QueueSettings};
 use windlass::core::time::Timestamp;
+use windlass_operate::overview::{FailureLine, QueueLine, Rates, WorkerLine};
 
 fn queue(name: &str, counts: [u64; 6], settings: QueueSettings) -> QueueLine {
     let rates = Rates { enqueued: 12.4, succeeded: 11.8, went_wrong: 0.2 };

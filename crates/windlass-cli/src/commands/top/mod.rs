@@ -5,11 +5,8 @@
 
 mod act;
 mod draw;
-mod gather;
 mod keys;
-mod meter;
 mod paint;
-mod snapshot;
 mod state;
 
 use crate::app::App;
@@ -20,11 +17,13 @@ use ratatui::backend::TestBackend;
 use state::{Action, Event, State};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::channel;
 use tokio::sync::{Notify, mpsc::Sender};
 use tokio::task::JoinSet;
 use windlass::core::store::Store;
+use windlass_operate::overview::Monitor;
 
 const AFTER: &str = "\
 Keys: arrows or j k move, Tab goes to the next pane, Enter inspects, p pauses or resumes a queue, r retries a failed job,
@@ -35,6 +34,8 @@ Examples:
   windlass top --store sqlite://jobs.db --once      one frame as text
   windlass top --store sqlite://jobs.db --json      one snapshot for programs";
 
+/// The shortest time between two snapshots.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Events that nobody has looked at yet.
 const EVENTS_MAX: usize = 64;
 /// Actions that may be under way at once; a key that is held down must not pile them up.
@@ -63,15 +64,15 @@ impl Top {
         }
         let store = app.existing()?;
         let url = app.url().unwrap_or_default().to_owned();
-        let mut gatherer = gather::Gatherer::start(Arc::clone(&store), url).await?;
+        let mut monitor = Monitor::start(Arc::clone(&store), url).await?;
         if app.ui.json {
-            app.ui.json(&gatherer.look().await?)?;
+            app.ui.json(&monitor.snapshot().await?)?;
         } else if self.once {
             let mut state = State::default();
-            state.update(Event::Looked(Box::new(gatherer.look().await?)));
+            state.update(Event::Looked(Box::new(monitor.snapshot().await?)));
             app.ui.line(frame_as_text(&state, self.width, self.height)?)?;
         } else {
-            watch(store, gatherer).await?;
+            watch(store, monitor).await?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -91,11 +92,11 @@ fn frame_as_text(state: &State, width: u16, height: u16) -> Result<String, Failu
 }
 
 /// The live view, until the user leaves.
-async fn watch(store: Arc<dyn Store>, gatherer: gather::Gatherer) -> Result<(), Failure> {
+async fn watch(store: Arc<dyn Store>, monitor: Monitor) -> Result<(), Failure> {
     let (sender, mut events) = channel(EVENTS_MAX);
     let again = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
-    tasks.spawn(gatherer.run(sender.clone(), Arc::clone(&again)));
+    tasks.spawn(take_snapshots(monitor, sender.clone(), Arc::clone(&again)));
     // The terminal is put back also when somebody else ends the view.
     let (mut terminate, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -124,6 +125,24 @@ async fn watch(store: Arc<dyn Store>, gatherer: gather::Gatherer) -> Result<(), 
             if tasks.len() <= ACTIONS_MAX {
                 tasks.spawn(perform(Arc::clone(&store), action, sender.clone(), Arc::clone(&again)));
             }
+        }
+    }
+}
+
+/// Sends snapshots until nobody wants them any more. An action that was done asks for one at once.
+async fn take_snapshots(mut monitor: Monitor, events: Sender<Event>, again: Arc<Notify>) {
+    loop {
+        let event = match monitor.snapshot().await {
+            Ok(snapshot) => Event::Looked(Box::new(snapshot)),
+            Err(error) => Event::Trouble(error.to_string()),
+        };
+        if events.send(event).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            () = monitor.changed() => {}
+            () = again.notified() => {}
         }
     }
 }

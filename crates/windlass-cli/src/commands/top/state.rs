@@ -1,9 +1,9 @@
 //! What the view knows and where the user is in it. `update` is the only thing that changes it, and does nothing else.
 
-use super::snapshot::{FailureLine, QueueLine, Snapshot, WorkerLine};
 use ratatui::crossterm::event::KeyEvent;
 use windlass::core::id::JobId;
 use windlass::core::name::QueueName;
+use windlass_operate::overview::{FailureLine, QueueLine, Snapshot, WorkerLine};
 
 /// Something that the view is told.
 #[derive(Clone, Debug)]
