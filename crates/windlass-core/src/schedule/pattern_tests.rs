@@ -63,7 +63,7 @@ fn time() -> impl Strategy<Value = DateTime> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn the_times_are_those_of_the_reference(
