@@ -13,7 +13,7 @@ fn cron(zone: &str, expression: &str) -> Cron {
 /// All ticks from `from` on, before `to`, as the clock on the wall shows them.
 fn ticks(zone: &str, expression: &str, from: &str, to: &str) -> Vec<String> {
     let (cron, mut after, mut shown) = (cron(zone, expression), at(from).minus_ms(1), Vec::new());
-    while let Some(tick) = cron.next_after(after).unwrap().filter(|tick| *tick < at(to)) {
+    while let Some(tick) = cron.next_after(after).filter(|tick| *tick < at(to)) {
         assert!(tick > after);
         let moment = Moment::from_millisecond(tick.as_ms()).unwrap().to_zoned(cron.zone.clone());
         shown.push(moment.strftime("%d %H:%M:%S %:z").to_string());
@@ -74,10 +74,10 @@ fn what_comes_twice_in_autumn_ticks_the_first_time_only() {
 fn a_look_from_within_the_second_of_two_equal_hours_finds_what_comes_after_both() {
     let twice = cron("America/New_York", "*/20 0-59 1 * * *");
     for after in ["2026-11-01T01:00:00-05:00", "2026-11-01T01:30:10-05:00", "2026-11-01T01:59:59.999-05:00"] {
-        assert_eq!(twice.next_after(at(after)).unwrap(), Some(at("2026-11-02T01:00:00-05:00")), "{after}");
+        assert_eq!(twice.next_after(at(after)), Some(at("2026-11-02T01:00:00-05:00")), "{after}");
     }
     let next = cron("America/New_York", "0,10 1,2 * * *").next_after(at("2026-11-01T01:05:00-05:00"));
-    assert_eq!(next.unwrap(), Some(at("2026-11-01T02:00:00-05:00")), "what lies just behind them is not passed over");
+    assert_eq!(next, Some(at("2026-11-01T02:00:00-05:00")), "what lies just behind them is not passed over");
 }
 
 #[test]
@@ -110,19 +110,9 @@ fn odd_changes_of_the_clock_are_no_exception() {
     assert_eq!(troll, ["25 01:30:00 +02:00", "26 01:30:00 +00:00"]);
 }
 
-/// Why we do not let croner resolve times: if this fails, look whether `Cron` can be simpler.
-#[test]
-fn croner_itself_differs_from_vixie_cron() {
-    let zone = TimeZone::get("Europe/Berlin").unwrap();
-    let after = Moment::from_millisecond(at("2026-03-29T00:00:00+01:00").as_ms()).unwrap().to_zoned(zone);
-    let own = croner::Cron::from_str("0,30 2 * * *").unwrap().find_next_occurrence(&after, false).unwrap();
-    assert_eq!(own.to_string(), "2026-03-30T02:00:00+02:00[Europe/Berlin]");
-}
-
 #[test]
 fn expressions_mean_what_cron_says() {
-    let first =
-        |expression: &str| cron("UTC", expression).next_after(at("2026-01-01T00:00:00Z")).unwrap().unwrap().to_string();
+    let first = |expression: &str| cron("UTC", expression).next_after(at("2026-01-01T00:00:00Z")).unwrap().to_string();
     for (expression, expected) in [
         ("* * * * *", "2026-01-01T00:01:00.000Z"),
         ("* * * * * *", "2026-01-01T00:00:01.000Z"),
@@ -159,10 +149,10 @@ fn a_tick_lies_after_the_time_given_to_the_millisecond() {
         ("2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"),
         ("2026-01-01T00:01:00.001Z", "2026-01-01T00:02:00Z"),
     ] {
-        assert_eq!(minute.next_after(at(after)).unwrap(), Some(at(expected)), "{after}");
+        assert_eq!(minute.next_after(at(after)), Some(at(expected)), "{after}");
     }
-    assert_eq!(minute.next_after(Timestamp::from_ms(i64::MIN)).unwrap(), Some(Timestamp::from_ms(0)));
-    assert_eq!(minute.next_after(Timestamp::from_ms(i64::MAX)).unwrap(), None);
+    assert_eq!(minute.next_after(Timestamp::from_ms(i64::MIN)), Some(Timestamp::from_ms(0)));
+    assert_eq!(minute.next_after(Timestamp::from_ms(i64::MAX)), None);
 }
 
 /// A day that comes once in decades is found, and one that never comes ends the search soon.
@@ -172,7 +162,7 @@ fn rare_days_are_found_and_the_search_ends() {
         let rare = cron("Africa/Casablanca", expression);
         let mut after = at("2026-01-01T00:00:00Z");
         let mut days = BTreeSet::new();
-        while let Some(tick) = rare.next_after(after).unwrap().filter(|_| days.len() < 4) {
+        while let Some(tick) = rare.next_after(after).filter(|_| days.len() < 4) {
             let date = rare.zone.to_datetime(Moment::from_millisecond(tick.as_ms()).unwrap()).date();
             days.insert(date.to_string());
             after = tick.plus_ms(24 * 3_600_000);
@@ -180,7 +170,7 @@ fn rare_days_are_found_and_the_search_ends() {
         assert_eq!(Vec::from_iter(days), ["2044-02-29", "2072-02-29", "2112-02-29", "2140-02-29"], "{expression}");
     }
     for expression in ["0 0 30 2 *", "* * 31 4,6,9,11 *"] {
-        assert_eq!(cron("Europe/Berlin", expression).next_after(at("2026-01-01T00:00:00Z")).unwrap(), None);
+        assert_eq!(cron("Europe/Berlin", expression).next_after(at("2026-01-01T00:00:00Z")), None);
     }
 }
 
@@ -254,14 +244,14 @@ proptest! {
         let mut after = Timestamp::from_ms(from * 60_000 - 1);
         let mut found = Vec::new();
         // The simulation knows nothing of the time before it began.
-        while let Some(tick) = cron.next_after(after).unwrap().filter(|tick| tick.minute() < from + 2_880) {
+        while let Some(tick) = cron.next_after(after).filter(|tick| tick.minute() < from + 2_880) {
             found.push(tick.as_ms());
             after = tick;
         }
         prop_assert_eq!(&found, &expected, "{}", expression);
         // Asked from any minute, the next tick is the same.
         for minute in (from..from + 2_880).step_by(37) {
-            let next = cron.next_after(Timestamp::from_ms(minute * 60_000)).unwrap().map(Timestamp::as_ms);
+            let next = cron.next_after(Timestamp::from_ms(minute * 60_000)).map(Timestamp::as_ms);
             let expected = expected.iter().copied().find(|tick| *tick > minute * 60_000);
             prop_assert!(expected.is_none() || expected == next, "{} after {}: {:?} {:?}", expression, minute, next, expected);
         }
@@ -280,7 +270,7 @@ proptest! {
         if let Ok(cron) = Cron::parse(&fields.join(" "), "America/New_York") {
             let mut after = at("2026-10-31T00:00:00Z");
             for _ in 0..5 {
-                let Ok(Some(tick)) = cron.next_after(after) else { break };
+                let Some(tick) = cron.next_after(after) else { break };
                 prop_assert!(tick > after);
                 after = tick;
             }

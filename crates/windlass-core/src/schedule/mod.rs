@@ -6,6 +6,7 @@
 //! made of the schedule's name and the tick.
 
 mod cron;
+mod pattern;
 mod plan;
 mod rule;
 mod tick;

@@ -64,7 +64,7 @@ impl Rule {
             }
             Self::Every { ms } if *ms > EVERY_MS_MAX => Err(Error::limit("rule.ms", EVERY_MS_MAX, *ms)),
             Self::Every { .. } => Ok(()),
-            Self::Cron { expression, zone } => match Cron::parse(expression, zone)?.next_after(Timestamp::default())? {
+            Self::Cron { expression, zone } => match Cron::parse(expression, zone)?.next_after(Timestamp::default()) {
                 Some(_) => Ok(()),
                 None => {
                     Err(cron::refusal(&format!("`{expression}` names a day that never comes; check its day and month")))
@@ -100,7 +100,7 @@ pub(super) enum Ticks {
 impl Ticks {
     pub(super) fn next_after(&self, after: Timestamp) -> Result<Option<Timestamp>> {
         let tick = match self {
-            Self::Cron(cron) => cron.next_after(after)?,
+            Self::Cron(cron) => cron.next_after(after),
             Self::Every { anchor, .. } if after < *anchor => Some(*anchor),
             Self::Every { ms, anchor } => {
                 let passed = after.ms_since(*anchor).checked_div(*ms).unwrap_or(0);
