@@ -1,5 +1,5 @@
 //! The longest script of every change of 300,000 jobs, by the server's own log. It depends on the machine, so it is a measurement
-//! and not a test: `tests/work.rs` holds the bound by counted work.
+//! and not a test: `tests/work` holds the bound by counted work.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
 

@@ -148,6 +148,11 @@ impl Clock for RuntimeClock {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "tokio's clock, which is paused")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// Lets time pass on the paused clock of the runtime.
 async fn pass(time: Duration) {
     // sleeps because: the clock is paused, so this takes no time.
@@ -155,7 +160,7 @@ async fn pass(time: Duration) {
 }
 
 fn memory() -> Arc<dyn Store> {
-    Arc::new(MemoryStore::with(Arc::new(RuntimeClock(Instant::now())), Arc::new(StrongRandom::seeded(1))))
+    Arc::new(MemoryStore::with(Arc::new(RuntimeClock(now())), Arc::new(StrongRandom::seeded(1))))
 }
 
 async fn start(store: &Arc<dyn Store>, kind: &str, definition: &str) -> RunId {
@@ -184,6 +189,7 @@ struct Running {
 }
 
 impl Running {
+    #[expect(clippy::disallowed_methods, reason = "the test's own task")]
     fn start(store: &Arc<dyn Store>, slow: &Slow) -> Self {
         let engine = Engine::new(Arc::clone(store)).unwrap().lease(LEASE).kind(slow.clone()).unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -198,7 +204,7 @@ impl Running {
 }
 
 async fn ended(store: &Arc<dyn Store>, run: RunId) -> RunView {
-    let began = Instant::now();
+    let began = now();
     loop {
         assert!(began.elapsed() < SLOW * 20, "the run has not ended");
         let view = view(store, run).await;
@@ -264,7 +270,7 @@ async fn a_long_decision_keeps_its_lease_and_receives_what_arrives_meanwhile() {
     let (slow, shared) = (Slow::default(), Arc::clone(&counted) as Arc<dyn Store>);
     // Two engines: the second one would claim the run as soon as its lease has ended.
     let engines = [Running::start(&shared, &slow), Running::start(&shared, &slow)];
-    let began = Instant::now();
+    let began = now();
     let run = start(&store, "slow", "").await;
     pass(SLOW / 2).await;
     send(&store, run, "meanwhile", false).await;
@@ -303,7 +309,7 @@ async fn other_runs_go_on_while_a_decision_is_made() {
     let store = memory();
     let slow = Slow::default();
     let engine = Running::start(&store, &slow);
-    let began = Instant::now();
+    let began = now();
     let run = start(&store, "slow", "").await;
     while slow.begun.load(Ordering::SeqCst) == 0 {
         pass(Duration::from_millis(1)).await;
@@ -328,7 +334,7 @@ async fn a_stopping_engine_releases_the_run_of_a_decision_that_is_not_made() {
     let run = start(&store, "slow", "").await;
     pass(SLOW / 2).await;
     first.stop().await;
-    let stopped = Instant::now();
+    let stopped = now();
     assert_eq!(view(&store, run).await.run.summary, "new");
     let second = Running::start(&store, &slow);
     ended(&store, run).await;

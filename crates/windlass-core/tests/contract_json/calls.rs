@@ -171,8 +171,8 @@ pub(crate) fn logs_workers_schedules() -> Vec<(Call, Answer)> {
     ]
 }
 
-pub(crate) fn runs() -> Vec<(Call, Answer)> {
-    let claimed = ClaimedRun {
+fn claimed_run() -> ClaimedRun {
+    ClaimedRun {
         lease: run_lease(),
         expires_at: at(30),
         kind: "graph".try_into().unwrap(),
@@ -196,7 +196,10 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
         inbox_to: 6,
         inbox_len: 2,
         woken: true,
-    };
+    }
+}
+
+pub(crate) fn runs() -> Vec<(Call, Answer)> {
     vec![
         (
             Call::CreateRuns {
@@ -222,7 +225,12 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
                     lease_ms: 10_000,
                 },
             },
-            Answer::ClaimRuns(RunsClaimed { runs: vec![claimed], now: at(4), next_at: Some(at(5)), mark: WorkMark(3) }),
+            Answer::ClaimRuns(RunsClaimed {
+                runs: vec![claimed_run()],
+                now: at(4),
+                next_at: Some(at(5)),
+                mark: WorkMark(3),
+            }),
         ),
         (
             Call::RenewRuns { renewals: vec![RunRenewal { lease: run_lease(), lease_ms: 10_000, inbox_from: 6 }] },

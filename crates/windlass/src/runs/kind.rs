@@ -139,7 +139,8 @@ impl Arrivals {
 
     async fn next(&self) -> (Vec<RunItem>, u64) {
         loop {
-            if let Some(unread) = self.unread.lock().take() {
+            let unread = self.unread.lock().take();
+            if let Some(unread) = unread {
                 return unread;
             }
             self.added.notified().await;
