@@ -25,6 +25,7 @@ pub(crate) fn test() -> ExitCode {
     steps.run_once("tools", tools::prepare);
     steps.run_once("format", format);
     steps.run_once("clippy", clippy);
+    steps.run_once("clippy without default features", clippy_bare);
     steps.run("tests", all_tests);
     steps.run("doc tests", || counted(cargo(&["test", "--workspace", "--doc", "--no-fail-fast"])));
     steps.run("examples", examples::run_all);
@@ -39,6 +40,11 @@ fn format() -> bool {
 
 fn clippy() -> bool {
     inherit(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+}
+
+/// The workspace turns every default feature of `windlass` on; users may build it without them.
+fn clippy_bare() -> bool {
+    inherit(cargo(&["clippy", "--package", "windlass", "--no-default-features", "--quiet", "--", "-D", "warnings"]))
 }
 
 fn rustdoc() -> bool {

@@ -33,8 +33,8 @@ impl Stopwatch {
     }
 }
 
-pub(super) type Asked = ();
-pub(super) type Told = ();
+pub(super) struct Asked;
+pub(super) struct Told;
 
 macro_rules! never {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?;)+) => {$(
