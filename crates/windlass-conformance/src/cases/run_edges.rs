@@ -28,6 +28,7 @@ cases!("run_edges":
     a_heavy_inbox_is_handed_out_in_parts,
     hundreds_of_runs_are_committed_at_once,
     steps_of_one_call_see_each_other,
+    a_commit_whose_repetition_could_not_be_recognised_is_refused,
     a_run_created_again_under_its_id_has_another_number,
     a_step_cancels_the_jobs_that_it_starts,
     a_first_step_cancels_the_jobs_that_it_starts,
@@ -231,6 +232,23 @@ async fn hundreds_of_runs_are_committed_at_once(ctx: Ctx) {
     let refused: Vec<usize> = (0..600).filter(|n| answers[*n].is_err()).collect();
     assert_eq!(refused, [300]);
     assert_eq!(ctx.counts("q").await.ready, 599);
+}
+
+async fn a_commit_whose_repetition_could_not_be_recognised_is_refused(ctx: Ctx) {
+    let (run, other) = (awake(&ctx).await, awake(&ctx).await);
+    let claimed = claim_runs(&ctx, 2).await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
+    let keeps = |step: RunStep| RunCommit { lease_ms: Some(LEASE_MS), inbox_to: 0, ..commit_of(&claimed, step) };
+    // With the same length of the history and the same lease, the second one would be made as well.
+    let starts = keeps(RunStep { jobs: vec![job_of(&ctx, run)], ..step(&[]) });
+    let sends = keeps(RunStep { messages: vec![message(other, "hi")], ..step(&[]) });
+    for answer in ctx.store.commit_runs(vec![starts, sends]).await.unwrap() {
+        assert!(matches!(&answer, Err(Error::Invalid { field, .. }) if field == "history"), "{answer:?}");
+    }
+    let inboxes = read(&ctx, other).await.run.inbox_len;
+    assert_eq!((ctx.counts("q").await.ready, inboxes), (0, read(&ctx, run).await.run.inbox_len));
+    // What changes nothing when it is made twice needs no entry.
+    let cancels = keeps(RunStep { cancel: vec![ctx.ids.next()], ..step(&[]) });
+    ctx.store.commit_runs(vec![cancels]).await.unwrap().remove(0).unwrap();
 }
 
 async fn steps_of_one_call_see_each_other(ctx: Ctx) {

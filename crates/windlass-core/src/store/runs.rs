@@ -44,7 +44,8 @@ pub trait RunStore: Send + Sync + 'static {
     /// lease.
     async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>>;
 
-    /// Changes runs as their engine decided, each in one step, with the current lease only. A repeated commit is recognised.
+    /// Changes runs as their engine decided, each in one step, with the current lease only. A repeated commit is recognised, by its
+    /// lease once it has let go of it, and by the length of the history.
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>>;
 
     /// Puts messages into inboxes.
@@ -408,6 +409,11 @@ impl RunCommit {
         self.lease_ms.map_or(Ok(()), check_lease_ms)?;
         if self.lease_ms.is_some() && (self.step.state.is_terminal() || self.step.stuck.is_some()) {
             return Err(Error::invalid("lease_ms", "nobody keeps the lease of a run that has ended or is stuck"));
+        }
+        let starts = !self.step.jobs.is_empty() || !self.step.messages.is_empty();
+        if self.lease_ms.is_some() && starts && self.step.history.is_empty() {
+            let why = "a step that keeps the lease and starts jobs or sends messages adds an entry, by which its repetition is recognised";
+            return Err(Error::invalid("history", why));
         }
         self.step.check(self.lease.run)
     }
