@@ -35,8 +35,12 @@ impl Cache {
     }
 
     pub(super) fn put(&mut self, loaded: LoadedRun) {
+        // A decision that was pending may come back after a later one.
+        if self.runs.get(&loaded.run).is_some_and(|entry| entry.loaded.history_len > loaded.history_len) {
+            return;
+        }
         self.uses += 1;
-        let (run, size) = (loaded.run, loaded.state.size());
+        let (run, size) = (loaded.run, loaded.size.min(BYTES_MAX));
         self.bytes += size;
         if let Some(old) = self.runs.insert(run, Entry { loaded, size, used: self.uses }) {
             self.bytes -= old.size;

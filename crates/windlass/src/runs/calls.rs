@@ -12,8 +12,6 @@ use windlass_core::store::{
 };
 use windlass_core::{Error, Result};
 
-/// Runs of one claim.
-const RUNS_MAX: u32 = 256;
 /// The longest reason for which a run is stuck, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
 
@@ -24,7 +22,7 @@ pub(super) struct Decided {
     pub(super) steps: Result<Vec<RunStep>>,
 }
 
-/// Lets a run decide.
+/// Lets the kind of a run decide.
 pub(super) async fn decide(mut loaded: LoadedRun, mut turn: Turn) -> Decided {
     let steps = loaded.decide(&mut turn).await;
     Decided { loaded, turn, steps }
@@ -41,8 +39,8 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Claims runs of these kinds, or the one run if it is of one of them.
-    pub(super) async fn claim(&self, kinds: Vec<Kind>, run: Option<RunId>) -> Result<RunsClaimed> {
-        let claim = RunClaim { engine: self.engine.clone(), kinds, run, max: RUNS_MAX, lease_ms: self.lease_ms };
+    pub(super) async fn claim(&self, kinds: Vec<Kind>, run: Option<RunId>, max: u32) -> Result<RunsClaimed> {
+        let claim = RunClaim { engine: self.engine.clone(), kinds, run, max, lease_ms: self.lease_ms };
         self.store.claim_runs(claim).await
     }
 
@@ -63,25 +61,27 @@ impl Calls {
         retried(|| self.store.commit_runs(commits.to_vec())).await
     }
 
-    /// Commits a decision. Returns the run if it goes on and its state is that of the store.
-    pub(super) async fn commit_decision(&self, decided: Decided) -> Option<LoadedRun> {
+    /// Commits a decision. Returns the run if it goes on and its state is that of the store; an error when the run is tried again
+    /// after its lease has ended.
+    pub(super) async fn commit_decision(&self, decided: Decided) -> Result<Option<LoadedRun>> {
         let Decided { loaded, turn, steps } = decided;
-        let run = turn.claimed().lease.run;
-        let done = match steps {
-            Ok(steps) => self.commit_in_turn(loaded, &turn, steps).await,
+        match steps {
+            Ok(steps) => self.commit_one_by_one(loaded, &turn, steps).await,
             Err(error) if error.is_retryable() => Err(error),
-            Err(error) => self.commit(&[stuck(&turn, &error)]).await.map(|_| None),
-        };
-        done.unwrap_or_else(|error| {
-            // Its lease ends, and it is tried again.
-            tracing::warn!(%run, %error, "a run could not be advanced");
-            None
-        })
+            Err(error) => {
+                let stuck = stuck(&turn, &error);
+                let answer = self.commit(std::slice::from_ref(&stuck)).await?.pop();
+                match answer {
+                    Some(answer) => Ok(self.finish(&stuck, None, answer).await),
+                    None => Ok(None),
+                }
+            }
+        }
     }
 
     /// Commits the steps of one run one after the other. The lease is kept until the last, which alone takes from the inbox.
     /// Returns the run if its state is that of the store.
-    pub(super) async fn commit_in_turn(
+    pub(super) async fn commit_one_by_one(
         &self,
         loaded: LoadedRun,
         turn: &Turn,
@@ -151,7 +151,7 @@ pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
     stuck_after(claimed.lease, claimed.history_len, error)
 }
 
-/// The same for a run that could not be loaded or whose history has grown since.
+/// The same for a run without a decision, or after some of its steps were committed.
 pub(super) fn stuck_after(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
     let mut why = error.to_string();
     why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));

@@ -154,6 +154,13 @@ impl Runs {
         Ok(view.ok_or_else(|| Error::not_found(format!("the run {run}")))?.run)
     }
 
+    /// The same for a run of a graph. Runs of other kinds have messages of their own.
+    async fn brief_graph(&self, run: RunId) -> Result<Run> {
+        let brief = self.brief(run).await?;
+        check_kind(&brief)?;
+        Ok(brief)
+    }
+
     async fn say(&self, message: RunMessage) -> Result<()> {
         let answers = self.store.send_to_runs(vec![message]).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(Error::not_found("an answer")))
@@ -162,6 +169,7 @@ impl Runs {
     /// Cancels a run. When this returns, nothing of it starts any more; jobs that run are being told. A run that has ended
     /// is left as it is. One that is stuck is opened for it; if it cannot be advanced even so, the error says why.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunState> {
+        self.brief_graph(run).await?;
         let cancel = Message::Cancel { reason: reason.to_owned() }.to(run);
         match self.say(cancel.clone()).await {
             Err(Error::RunRefused { .. }) => {
@@ -198,7 +206,7 @@ impl Runs {
     /// Lets the engines try again with a run that is stuck: nothing of it was forgotten. When this returns, the run is open,
     /// and the next engine takes it; if the cause is still there, it is stuck again, and says why.
     pub async fn resume(&self, run: RunId) -> Result<()> {
-        let Run { state, stuck, damaged, .. } = self.brief(run).await?;
+        let Run { state, stuck, damaged, .. } = self.brief_graph(run).await?;
         let why = match (damaged, state, stuck) {
             (Some(damage), ..) => {
                 format!("is damaged ({damage}), nobody can go on with it; `windlass runs remove {run}` removes it")
@@ -265,6 +273,14 @@ impl Runs {
         };
         tokio::time::timeout(time, look).await.ok().transpose()
     }
+}
+
+/// Refuses a run that does not follow a graph. One that cannot be read has no kind.
+pub(super) fn check_kind(run: &Run) -> Result<()> {
+    if run.damaged.is_some() || run.kind == graph_kind()? {
+        return Ok(());
+    }
+    Err(Error::run_refused(run.id, format!("is of the kind `{}` and does not follow a graph", run.kind)))
 }
 
 /// Where the node of this name begins: that of a sub-graph is its exit, which has an entrance.

@@ -5,7 +5,7 @@ use super::calls::{Calls, Decided, commit_of, decide, stuck, stuck_after};
 use super::graph::GraphRuns;
 use super::kind::{RunKind, Turn};
 use super::kinds::{Kinds, LoadedRun};
-use super::long::{LongDecision, LongDecisions};
+use super::pending::{PendingDecision, PendingDecisions};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::fmt;
@@ -21,13 +21,18 @@ use windlass_core::store::{
 use windlass_core::time::SystemClock;
 use windlass_core::{Error, Result};
 
+/// The most runs of one claim.
+const RUNS_MAX: u32 = 256;
+/// The most pending decisions. With more, an engine would hold runs that others could advance.
+const PENDING_MAX: usize = 1_024;
 /// The lease of a run while its next steps are decided.
 const LEASE_MS: u64 = 10_000;
 /// Entries of a history that are read at once.
 const ENTRIES_READ: u64 = 10_000;
 /// Poll interval: the longest delay that a lost wake-up can cause.
 const POLL: Duration = Duration::from_secs(1);
-const SHORTEST: Duration = Duration::from_millis(5);
+/// The shortest poll interval.
+const POLL_MIN: Duration = Duration::from_millis(5);
 /// How long an engine waits after the first failed call; doubled with every further one.
 const ERROR_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such wait. It is bounded by itself: the poll interval of a worker's engine is a minute.
@@ -44,8 +49,10 @@ pub struct Engine {
     kinds: Kinds,
     cache: Cache,
     poll: Duration,
-    /// `None` until a decision takes longer.
-    long: Option<LongDecisions>,
+    /// `None` until a decision is not ready at its first poll.
+    pending: Option<PendingDecisions>,
+    /// The last error of a run that is tried again when its lease ends.
+    failed: Option<Error>,
 }
 
 impl Engine {
@@ -57,10 +64,10 @@ impl Engine {
         let mut kinds = Kinds::default();
         kinds.add(GraphRuns)?;
         let calls = Calls { store, engine, lease_ms: LEASE_MS };
-        Ok(Self { calls, ids, kinds, cache: Cache::default(), poll: POLL, long: None })
+        Ok(Self { calls, ids, kinds, cache: Cache::default(), poll: POLL, pending: None, failed: None })
     }
 
-    /// Serves runs of another kind, too.
+    /// Serves runs of another kind, too. A kind of the same name is replaced.
     pub fn kind(mut self, kind: impl RunKind) -> Result<Self> {
         self.kinds.add(kind)?;
         Ok(self)
@@ -69,7 +76,7 @@ impl Engine {
     /// Poll interval: the longest delay that a lost wake-up can cause. One second by default.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
-        self.poll = poll.max(SHORTEST);
+        self.poll = poll.max(POLL_MIN);
         self
     }
 
@@ -84,8 +91,8 @@ impl Engine {
     /// Advances runs until `stop` returns. A store that is unavailable is waited for.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         self.run_until(stop).await;
-        if let Some(long) = self.long {
-            long.stop().await;
+        if let Some(pending) = self.pending {
+            pending.stop().await;
         }
     }
 
@@ -93,26 +100,38 @@ impl Engine {
         let mut stop = std::pin::pin!(stop);
         // Failed calls since the last one that succeeded.
         let mut failures = 0_u32;
-        let mut claimed = self.calls.claim(self.kinds.names(), None).await;
+        // What was claimed beside the last commits.
+        let mut next: Option<Result<RunsClaimed>> = None;
         loop {
             let stopped = futures::poll!(&mut stop).is_ready();
+            let claimed = match next.take() {
+                Some(claimed) => claimed,
+                // A stopping engine claims no more runs.
+                None if stopped => return,
+                None if self.room() == 0 => {
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => return,
+                        () = self.decision_ended() => continue,
+                    }
+                }
+                None => self.claim(None).await,
+            };
             let found = match claimed {
                 Ok(found) if !found.runs.is_empty() => {
-                    // A stopping engine claims no more runs.
-                    let (advanced, next) = self.advance_all(found, !stopped).await;
-                    match (advanced, next) {
-                        (Ok(()), Some(next)) => {
+                    let advanced;
+                    (advanced, next) = self.advance_all(found, !stopped).await;
+                    match advanced {
+                        Ok(()) => {
                             failures = 0;
-                            claimed = next;
                             continue;
                         }
                         // What was claimed meanwhile must not wait until its lease ends.
-                        (Err(_), Some(Ok(next))) if !next.runs.is_empty() => {
-                            claimed = Ok(next);
-                            continue;
+                        Err(_) if matches!(&next, Some(Ok(next)) if !next.runs.is_empty()) => continue,
+                        Err(error) => {
+                            next = None;
+                            Err(error)
                         }
-                        (Err(error), _) => Err(error),
-                        (Ok(()), None) => return,
                     }
                 }
                 found => found,
@@ -138,8 +157,27 @@ impl Engine {
                 () = &mut stop => return,
                 () = rest => {}
             }
-            claimed = self.calls.claim(self.kinds.names(), None).await;
         }
+    }
+
+    /// How many more runs may be claimed.
+    fn room(&self) -> u32 {
+        let pending = self.pending.as_ref().map_or(0, PendingDecisions::len);
+        u32::try_from(PENDING_MAX.saturating_sub(pending)).unwrap_or(u32::MAX).min(RUNS_MAX)
+    }
+
+    /// Waits until a pending decision has ended.
+    async fn decision_ended(&mut self) {
+        if let Some(pending) = &mut self.pending
+            && let Some(loaded) = pending.ended().await
+        {
+            self.cache.put(loaded);
+        }
+    }
+
+    async fn claim(&mut self, run: Option<RunId>) -> Result<RunsClaimed> {
+        let (kinds, max) = (self.kinds.names(), self.room().max(1));
+        self.calls.claim(kinds, run, max).await
     }
 
     /// Waits after a failed call. A refused call is repeated, too: its cause may go away.
@@ -169,71 +207,75 @@ impl Engine {
     }
 
     async fn round(&mut self, run: Option<RunId>) -> Result<usize> {
-        let found = self.calls.claim(self.kinds.names(), run).await?;
+        let found = self.claim(run).await?;
         let claimed = found.runs.len();
-        if claimed > 0 {
-            self.advance_all(found, false).await.0?;
+        let advanced = if claimed > 0 { self.advance_all(found, false).await.0 } else { Ok(()) };
+        let mut ended = Ok(());
+        if let Some(pending) = &mut self.pending {
+            let runs;
+            (runs, ended) = pending.wait().await;
+            runs.into_iter().for_each(|loaded| self.cache.put(loaded));
         }
-        if let Some(long) = &mut self.long {
-            long.wait().await.into_iter().for_each(|loaded| self.cache.put(loaded));
-        }
+        advanced.and(ended).and(self.failed.take().map_or(Ok(()), Err))?;
         Ok(claimed)
     }
 
     /// Advances claimed runs. With `more` it claims the next ones while the store is busy with the commits.
     async fn advance_all(&mut self, found: RunsClaimed, more: bool) -> (Result<()>, Option<Result<RunsClaimed>>) {
-        let made = match self.decide_all(found).await {
-            Ok(made) => made,
+        let batch = match self.decide_all(found).await {
+            Ok(batch) => batch,
             Err(error) => return (Err(error), None),
         };
-        let (calls, kinds) = (&self.calls, self.kinds.names());
-        let next = async { if more { Some(calls.claim(kinds, None).await) } else { None } };
+        let (kinds, max) = (self.kinds.names(), self.room());
+        let calls = &self.calls;
+        let next = async { if more && max > 0 { Some(calls.claim(kinds, None, max).await) } else { None } };
         // The claim goes behind the commits: it finds what has come to these runs meanwhile.
-        let (answers, next) = tokio::join!(calls.commit(&made.commits), next);
-        (self.finish_all(made, answers).await, next)
+        let (answers, next) = tokio::join!(calls.commit(&batch.commits), next);
+        (self.finish_all(batch, answers).await, next)
     }
 
     /// Decides about claimed runs. Decisions that are not made at once go on in tasks of their own.
-    async fn decide_all(&mut self, found: RunsClaimed) -> Result<Made> {
-        if let Some(long) = &mut self.long {
-            long.finished().into_iter().for_each(|loaded| self.cache.put(loaded));
+    async fn decide_all(&mut self, found: RunsClaimed) -> Result<Batch> {
+        if let Some(pending) = &mut self.pending {
+            pending.all_ended().into_iter().for_each(|loaded| self.cache.put(loaded));
         }
         let mut runs = self.load(&found.runs).await?;
-        let mut made = Made::default();
+        let mut batch = Batch::default();
         for claimed in found.runs {
             let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
             match runs.remove(&lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there"))) {
                 Ok(loaded) => {
                     let turn = Turn::new(Arc::clone(&self.calls.store), self.ids.clone(), claimed, found.now);
-                    let arrivals = turn.inbox();
+                    let arrivals = turn.shared_arrivals();
                     let mut decision = Box::pin(decide(loaded, turn));
                     match futures::poll!(&mut decision) {
-                        Poll::Ready(decided) => made.add(decided),
+                        Poll::Ready(decided) => batch.add(decided),
                         Poll::Pending => {
-                            let long = self.long.get_or_insert_with(|| LongDecisions::new(self.calls.clone()));
-                            long.start(LongDecision { lease, history_len, inbox_to, arrivals, decision });
+                            let pending = self.pending.get_or_insert_with(|| PendingDecisions::new(self.calls.clone()));
+                            pending.start(PendingDecision { lease, history_len, inbox_to, arrivals, decision });
                         }
                     }
                 }
-                Err(error) if error.is_retryable() => made.failed = Some(error),
-                Err(error) => made.push(stuck_after(lease, history_len, &error), None),
+                Err(error) if error.is_retryable() => batch.fail(lease.run, error),
+                Err(error) => batch.push(stuck_after(lease, history_len, &error), None),
             }
         }
-        Ok(made)
+        self.failed = batch.failed.take().or(self.failed.take());
+        Ok(batch)
     }
 
-    async fn finish_all(&mut self, made: Made, answers: Result<Vec<Result<RunCommitted>>>) -> Result<()> {
-        for ((made, loaded), answer) in made.commits.iter().zip(made.runs).zip(answers?) {
+    async fn finish_all(&mut self, batch: Batch, answers: Result<Vec<Result<RunCommitted>>>) -> Result<()> {
+        for ((made, loaded), answer) in batch.commits.iter().zip(batch.runs).zip(answers?) {
             if let Some(loaded) = self.calls.finish(made, loaded, answer).await {
                 self.cache.put(loaded);
             }
         }
-        for (loaded, turn, steps) in made.several {
-            if let Some(loaded) = self.calls.commit_in_turn(loaded, &turn, steps).await? {
+        for (loaded, turn, steps) in batch.several {
+            if let Some(loaded) = self.calls.commit_one_by_one(loaded, &turn, steps).await? {
                 self.cache.put(loaded);
             }
         }
-        made.failed.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// The states of claimed runs: from the cache, or replayed from their history.
@@ -288,7 +330,7 @@ impl Engine {
         let definition = match self.cache.definition(&claimed.kind, hash) {
             Some(definition) => definition,
             None => {
-                // It was not read if it was in the cache then.
+                // The read left it out because the cache had it, and it was dropped since.
                 let bytes = match definition {
                     Some(bytes) => bytes,
                     None => self.calls.definition(run).await?,
@@ -311,7 +353,7 @@ fn read(claimed: &ClaimedRun, history_from: u64) -> RunRead {
 
 /// Decisions about runs that were claimed together.
 #[derive(Default)]
-struct Made {
+struct Batch {
     commits: Vec<RunCommit>,
     /// The run of each commit; `None` for one that is stuck.
     runs: Vec<Option<LoadedRun>>,
@@ -321,10 +363,16 @@ struct Made {
     failed: Option<Error>,
 }
 
-impl Made {
+impl Batch {
     fn push(&mut self, commit: RunCommit, loaded: Option<LoadedRun>) {
         self.commits.push(commit);
         self.runs.push(loaded);
+    }
+
+    /// A run that is tried again when its lease ends.
+    fn fail(&mut self, run: RunId, error: Error) {
+        tracing::warn!(%run, %error, "a run could not be advanced");
+        self.failed = Some(error);
     }
 
     fn add(&mut self, decided: Decided) {
@@ -335,7 +383,7 @@ impl Made {
                 self.push(commit_of(&turn, step), Some(loaded));
             }
             Ok(steps) => self.several.push((loaded, turn, steps)),
-            Err(error) if error.is_retryable() => self.failed = Some(error),
+            Err(error) if error.is_retryable() => self.fail(turn.claimed().lease.run, error),
             Err(error) => self.push(stuck(&turn, &error), None),
         }
     }
@@ -344,7 +392,7 @@ impl Made {
 /// How long to wait when a claim returned nothing.
 fn rest(nothing: &RunsClaimed, poll: Duration) -> Duration {
     let next = nothing.next_at.map(|at| Duration::from_millis(at.ms_since(nothing.now)));
-    next.unwrap_or(poll).clamp(SHORTEST, poll)
+    next.unwrap_or(poll).clamp(POLL_MIN, poll)
 }
 
 impl fmt::Debug for Engine {

@@ -17,6 +17,10 @@ use windlass_core::time::Timestamp;
 /// A kind has four duties: it decodes a definition, replays history into a state, decides from what has happened, and
 /// summarizes the state for people. Everything that later decisions depend on has to be in the history: any process may make
 /// the next decision, from a state that it has rebuilt.
+///
+/// A run is stuck, with the reason, when a method returns an error or panics. It stays stuck until a message opens it again. An
+/// error that is [retryable](windlass_core::Error::is_retryable) is an exception: the run is decided about again when its lease
+/// has ended.
 pub trait RunKind: Send + Sync + 'static {
     /// A decoded definition. Runs with the same definition share it.
     type Definition: Send + Sync + 'static;
@@ -38,11 +42,15 @@ pub trait RunKind: Send + Sync + 'static {
     /// Decides what follows from what has happened. Returns the steps to commit, at least one; the last one contains the state
     /// of the run and its next wake-up. Afterwards `state` is the state as if all of them had been committed.
     ///
+    /// Only the last step takes items from the inbox. If the process dies between two steps, the next decision starts from the
+    /// history of the first and gets the same items again, so it has to recognise those that were handled. A step before the last
+    /// that starts jobs or sends messages needs an entry in the history.
+    ///
     /// It may take longer than the lease of the run, which the engine renews meanwhile. It may be dropped at any await and made
-    /// again by another process. A run whose decision fails is stuck, unless the error is retryable.
+    /// again by another process. It must not block its thread.
     fn decide(&self, state: &mut Self::State, turn: &mut Turn) -> impl Future<Output = Result<Vec<RunStep>>> + Send;
 
-    /// A short text for listings.
+    /// A short text for listings. What is longer than 4,096 bytes is cut off.
     fn summarize(&self, state: &Self::State) -> String;
 
     /// Whether an inbox can belong to a run in this state. If not, the engine rebuilds the state from history. A store that fails
@@ -95,10 +103,10 @@ impl Turn {
 
     /// Waits for items that arrive in the inbox after the claim. The commit of this decision takes what was returned here from
     /// the inbox, too. Nothing is lost if the returned future is dropped.
-    pub async fn arrivals(&mut self) -> Vec<RunItem> {
-        let (items, inbox_to) = self.arrivals.next().await;
+    pub async fn arrivals(&mut self) -> Arrived {
+        let (arrived, inbox_to) = self.arrivals.next().await;
         self.inbox_to = inbox_to;
-        items
+        arrived
     }
 
     /// Up to where the decision has read the inbox.
@@ -106,7 +114,8 @@ impl Turn {
         self.inbox_to
     }
 
-    pub(super) fn inbox(&self) -> Arc<Arrivals> {
+    /// Where renewals put what has arrived.
+    pub(super) fn shared_arrivals(&self) -> Arc<Arrivals> {
         Arc::clone(&self.arrivals)
     }
 }
@@ -117,27 +126,37 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// Items that renewals of a lease have returned and that the decision has not read yet.
+/// Items that have arrived in an inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// The items, oldest first.
+    pub items: Vec<RunItem>,
+    /// How many further items cannot be read. The commit takes them from the inbox, too.
+    pub unreadable: u64,
+}
+
+/// Items that renewals of a lease have returned and that the decision has not read yet, and the number behind the last one.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    unread: Mutex<Option<(Vec<RunItem>, u64)>>,
+    unread: Mutex<Option<(Arrived, u64)>>,
     added: Notify,
 }
 
 impl Arrivals {
     /// Adds the items of a renewal.
     pub(super) fn add(&self, renewed: RunRenewed) {
-        if renewed.inbox.is_empty() {
+        if renewed.inbox_len == 0 {
             return;
         }
         let mut unread = self.unread.lock();
-        let (items, inbox_to) = unread.get_or_insert_default();
-        items.extend(renewed.inbox);
+        let (arrived, inbox_to) = unread.get_or_insert_default();
+        arrived.unreadable += renewed.inbox_len.saturating_sub(renewed.inbox.len() as u64);
+        arrived.items.extend(renewed.inbox);
         *inbox_to = renewed.inbox_to;
         self.added.notify_one();
     }
 
-    async fn next(&self) -> (Vec<RunItem>, u64) {
+    async fn next(&self) -> (Arrived, u64) {
         loop {
             let unread = self.unread.lock().take();
             if let Some(unread) = unread {

@@ -1,14 +1,17 @@
 //! The kinds of runs that an engine serves, without their types.
 
 use super::kind::{RunKind, Turn};
+use crate::error::words_of;
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::any::Any;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, RunItem, RunStep};
+use windlass_core::store::{ClaimedRun, RUN_TEXT_BYTES_MAX, RunItem, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -30,16 +33,25 @@ pub(super) trait AnyState: Send {
     fn size(&self) -> usize;
 }
 
+/// Calls a kind. A panic is an error, so that the run is stuck and the engine goes on.
+fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::corrupt(format!("the code of its kind panicked: {}", words_of(panic)))
+}
+
 struct Untyped<K>(Arc<K>);
 
 impl<K: RunKind> AnyKind for Untyped<K> {
     fn decode(&self, definition: &[u8]) -> Result<Definition> {
-        Ok(Arc::new(self.0.decode(definition)?))
+        Ok(Arc::new(caught(|| self.0.decode(definition))?))
     }
 
     fn begin(&self, run: RunId, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>> {
         let definition = definition.downcast().map_err(|_| Error::corrupt("its definition is of another kind"))?;
-        let state = self.0.begin(run, &definition, input)?;
+        let state = caught(|| self.0.begin(run, &definition, input))?;
         Ok(Box::new(UntypedState { kind: Arc::clone(&self.0), state }))
     }
 }
@@ -51,7 +63,7 @@ struct UntypedState<K: RunKind> {
 
 impl<K: RunKind> AnyState for UntypedState<K> {
     fn replay(&mut self, entries: &[Bytes]) -> Result<()> {
-        self.kind.replay(&mut self.state, entries)
+        caught(|| self.kind.replay(&mut self.state, entries))
     }
 
     fn decide<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>> {
@@ -63,7 +75,8 @@ impl<K: RunKind> AnyState for UntypedState<K> {
     }
 
     fn accepts(&self, inbox: &[RunItem]) -> bool {
-        self.kind.accepts(&self.state, inbox)
+        // A state that cannot answer is rebuilt.
+        caught(|| Ok(self.kind.accepts(&self.state, inbox))).unwrap_or(false)
     }
 
     fn size(&self) -> usize {
@@ -73,21 +86,30 @@ impl<K: RunKind> AnyState for UntypedState<K> {
 
 /// The kinds that an engine serves.
 #[derive(Default)]
-pub(super) struct Kinds(HashMap<Kind, Arc<dyn AnyKind>>);
+pub(super) struct Kinds {
+    by_name: HashMap<Kind, Arc<dyn AnyKind>>,
+    names: Vec<Kind>,
+}
 
 impl Kinds {
     /// Adds a kind. It replaces one of the same name.
     pub(super) fn add(&mut self, kind: impl RunKind) -> Result<()> {
-        self.0.insert(kind.kind()?, Arc::new(Untyped(Arc::new(kind))));
+        let name = kind.kind()?;
+        if self.by_name.insert(name.clone(), Arc::new(Untyped(Arc::new(kind)))).is_none() {
+            self.names.push(name);
+        }
         Ok(())
     }
 
-    pub(super) fn names(&self) -> Vec<Kind> {
-        self.0.keys().cloned().collect()
+    /// The names for a claim, with another one in front each time: a claim fills up with runs of the first kind.
+    pub(super) fn names(&mut self) -> Vec<Kind> {
+        self.names.rotate_left(1);
+        self.names.clone()
     }
 
     pub(super) fn get(&self, kind: &Kind) -> Result<Arc<dyn AnyKind>> {
-        self.0.get(kind).cloned().ok_or_else(|| Error::corrupt(format!("this engine does not serve the kind `{kind}`")))
+        let found = self.by_name.get(kind).cloned();
+        found.ok_or_else(|| Error::corrupt(format!("this engine does not serve the kind `{kind}`")))
     }
 }
 
@@ -97,14 +119,16 @@ pub(super) struct LoadedRun {
     /// The number of the run in its store and the time of its creation: another run may have had its id before.
     created: (u64, Timestamp),
     pub(super) history_len: u64,
-    pub(super) state: Box<dyn AnyState>,
+    /// About how much memory the state took after the last decision, in bytes.
+    pub(super) size: usize,
+    state: Box<dyn AnyState>,
 }
 
 impl LoadedRun {
     /// The claimed run before the first entry of its history.
     pub(super) fn new(claimed: &ClaimedRun, state: Box<dyn AnyState>) -> Self {
         let created = (claimed.number, claimed.created_at);
-        Self { run: claimed.lease.run, created, history_len: 0, state }
+        Self { run: claimed.lease.run, created, history_len: 0, size: 0, state }
     }
 
     /// Applies history entries in order.
@@ -124,18 +148,27 @@ impl LoadedRun {
         self.history_len == claimed.history_len && self.state.accepts(&claimed.inbox)
     }
 
-    /// Decides, and gives every step the summary of the state that follows from all of them.
+    /// Decides. A panic is an error; the state must not be used after an error.
     pub(super) async fn decide(&mut self, turn: &mut Turn) -> Result<Vec<RunStep>> {
         if self.history_len != turn.claimed().history_len {
             return Err(Error::corrupt("its history is shorter than it should be"));
         }
+        let decision = AssertUnwindSafe(self.decide_and_summarize(turn)).catch_unwind();
+        let steps = decision.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))?;
+        self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
+        Ok(steps)
+    }
+
+    /// Gives every step the summary of the state that follows from all of them.
+    async fn decide_and_summarize(&mut self, turn: &mut Turn) -> Result<Vec<RunStep>> {
         let mut steps = self.state.decide(turn).await?;
         if steps.is_empty() {
             return Err(Error::corrupt("its kind decided on no step"));
         }
-        let summary = self.state.summarize();
+        let mut summary = self.state.summarize();
+        summary.truncate(summary.floor_char_boundary(RUN_TEXT_BYTES_MAX));
         steps.iter_mut().for_each(|step| step.summary.clone_from(&summary));
-        self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
+        self.size = self.state.size();
         Ok(steps)
     }
 }

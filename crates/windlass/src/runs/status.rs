@@ -1,5 +1,6 @@
 //! The status of a graph run, for people.
 
+use super::client::check_kind;
 use super::graph::{GraphState, decode_definition, decode_entry, decode_input};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ impl RunStatus {
     pub(super) async fn read(store: &dyn Store, run: RunId) -> Result<Option<Self>> {
         let read = RunRead { run, definition: true, input: true, history_from: 0, history_max: ENTRIES_READ };
         let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
+        check_kind(&view.run)?;
         let graph = Arc::new(decode_definition(&view.definition.unwrap_or_default())?);
         let inputs = decode_input(&view.input.unwrap_or_default())?;
         let state = GraphState::new(run, graph, Arc::new(inputs));

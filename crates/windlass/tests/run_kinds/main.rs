@@ -1,13 +1,16 @@
-//! Runs of two kinds that the library does not have: engines advance them as they advance graphs.
+//! Runs of kinds that the library does not have: engines advance them as they advance graphs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+mod kinds;
+#[path = "../support/mod.rs"]
 mod support;
 
 use bytes::Bytes;
+use kinds::{Counter, Failing, LEASE, SLOW, Sleeper, Slow};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use support::faulty;
 use tokio::sync::oneshot;
@@ -17,11 +20,11 @@ use windlass::core::job::Due;
 use windlass::core::memory::MemoryStore;
 use windlass::core::name::Kind;
 use windlass::core::random::StrongRandom;
-use windlass::core::store::{NewRun, RunItem, RunMessage, RunRead, RunState, RunStep, RunView, Store};
+use windlass::core::store::{NewRun, RunMessage, RunRead, RunState, RunStep, RunView, Store};
 use windlass::core::time::{Clock, SystemClock, Timestamp};
 use windlass::graph::GraphBuilder;
-use windlass::runs::{Engine, NewGraphRun, RunKind, Runs, Turn};
-use windlass::{Error, Job, Result};
+use windlass::runs::{Engine, NewGraphRun, Rerun, Runs};
+use windlass::{Error, Job};
 use windlass_conformance::faults::{Fault, Method};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,113 +33,6 @@ struct Nothing {}
 impl Job for Nothing {
     const KIND: &'static str = "nothing";
     type Output = ();
-}
-
-fn body(item: &RunItem) -> Option<Bytes> {
-    match item {
-        RunItem::Message { body, .. } => Some(Bytes::from(body.clone())),
-        RunItem::JobEnded(_) => None,
-    }
-}
-
-/// A run that ends when it has received as many messages as its definition says.
-struct Counter;
-
-struct Counted {
-    wanted: usize,
-    received: Vec<Bytes>,
-}
-
-impl RunKind for Counter {
-    type Definition = usize;
-    type State = Counted;
-
-    fn kind(&self) -> Result<Kind> {
-        Kind::new("counter")
-    }
-
-    fn decode(&self, definition: &[u8]) -> Result<usize> {
-        let text = std::str::from_utf8(definition).unwrap_or_default();
-        text.parse().map_err(|error| Error::corrupt(format!("its definition `{text}`: {error}")))
-    }
-
-    fn begin(&self, _: RunId, wanted: &Arc<usize>, input: &[u8]) -> Result<Counted> {
-        Ok(Counted { wanted: **wanted, received: vec![Bytes::copy_from_slice(input)] })
-    }
-
-    fn replay(&self, state: &mut Counted, entries: &[Bytes]) -> Result<()> {
-        state.received.extend_from_slice(entries);
-        Ok(())
-    }
-
-    async fn decide(&self, state: &mut Counted, turn: &mut Turn) -> Result<Vec<RunStep>> {
-        let new: Vec<Bytes> = turn.claimed().inbox.iter().filter_map(body).collect();
-        if new.iter().any(|body| body == "nonsense") {
-            return Err(Error::invalid("message", "makes no sense"));
-        }
-        state.received.extend_from_slice(&new);
-        let is_done = state.received.len() > state.wanted;
-        let run_state = if is_done { RunState::Succeeded } else { RunState::Running };
-        // An entry per step: the engine keeps the lease in between.
-        let mut steps: Vec<RunStep> =
-            new.into_iter().map(|entry| RunStep { history: vec![entry], ..RunStep::nothing() }).collect();
-        steps.push(RunStep { state: run_state, ..RunStep::nothing() });
-        Ok(steps)
-    }
-
-    fn summarize(&self, state: &Counted) -> String {
-        format!("{} of {} messages after {:?}", state.received.len() - 1, state.wanted, state.received[0])
-    }
-}
-
-const SLOW: Duration = Duration::from_secs(3);
-const LEASE: Duration = Duration::from_secs(1);
-
-/// A run whose decisions take three seconds, and that notes the messages that arrive meanwhile. With the definition `go on` it
-/// does not end with its first decision.
-#[derive(Clone, Default)]
-struct Slow {
-    begun: Arc<AtomicUsize>,
-    made: Arc<AtomicUsize>,
-}
-
-impl RunKind for Slow {
-    type Definition = RunState;
-    type State = RunState;
-
-    fn kind(&self) -> Result<Kind> {
-        Kind::new("slow")
-    }
-
-    fn decode(&self, definition: &[u8]) -> Result<RunState> {
-        Ok(if definition == b"go on" { RunState::Running } else { RunState::Succeeded })
-    }
-
-    fn begin(&self, _: RunId, after: &Arc<RunState>, _: &[u8]) -> Result<RunState> {
-        Ok(**after)
-    }
-
-    fn replay(&self, _: &mut RunState, _: &[Bytes]) -> Result<()> {
-        Ok(())
-    }
-
-    async fn decide(&self, after: &mut RunState, turn: &mut Turn) -> Result<Vec<RunStep>> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        let mut entries: Vec<Bytes> = turn.claimed().inbox.iter().filter_map(body).collect();
-        let mut time = std::pin::pin!(pass(SLOW));
-        loop {
-            tokio::select! {
-                () = &mut time => break,
-                items = turn.arrivals() => entries.extend(items.iter().filter_map(body)),
-            }
-        }
-        self.made.fetch_add(1, Ordering::SeqCst);
-        Ok(vec![RunStep { history: entries, state: *after, ..RunStep::nothing() }])
-    }
-
-    fn summarize(&self, _: &RunState) -> String {
-        "decided".to_owned()
-    }
 }
 
 /// The clock of the store: the paused clock of the runtime, which jumps when every task waits for time.
@@ -192,6 +88,7 @@ impl Running {
     #[expect(clippy::disallowed_methods, reason = "the test's own task")]
     fn start(store: &Arc<dyn Store>, slow: &Slow) -> Self {
         let engine = Engine::new(Arc::clone(store)).unwrap().lease(LEASE).kind(slow.clone()).unwrap();
+        let engine = engine.kind(Failing).unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { stopped.await.unwrap_or_default() };
         Self { stop, task: tokio::spawn(engine.run(stopped)) }
@@ -355,4 +252,124 @@ async fn a_decision_whose_lease_is_taken_away_is_made_again_with_the_message_tha
     assert_eq!(view.history, ["stop"]);
     assert_eq!((slow.begun.load(Ordering::SeqCst), slow.made.load(Ordering::SeqCst)), (2, 1));
     engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_code_of_a_kind_makes_its_run_stuck_and_the_others_go_on() {
+    let store = memory();
+    let engine = Running::start(&store, &Slow::default());
+    let ways = ["decode", "begin", "replay", "panic", "later panic", "summarize", "later invalid", "nothing"];
+    let mut bad = Vec::new();
+    for way in ways {
+        bad.push((way, start(&store, "failing", way).await));
+    }
+    pass(LEASE * 5).await;
+    for (way, run) in bad {
+        let run = view(&store, run).await.run;
+        assert!(run.stuck.is_some() && run.state == RunState::Running, "{way}: {run:?}");
+        assert_eq!(run.engine, None, "{way}: its lease is not held");
+    }
+    let good = start(&store, "failing", "").await;
+    assert_eq!(ended(&store, good).await.run.state, RunState::Succeeded);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_decision_is_made_again_after_its_lease_and_does_not_stop_others() {
+    let store = memory();
+    for way in ["unavailable", "later unavailable"] {
+        let (bad, good) = (start(&store, "failing", way).await, start(&store, "failing", "").await);
+        let mut engine = Engine::new(Arc::clone(&store)).unwrap().lease(LEASE).kind(Failing).unwrap();
+        let error = engine.settle().await.unwrap_err();
+        assert!(matches!(&error, Error::Unavailable { reason } if reason == "by plan"), "{error}");
+        assert_eq!(view(&store, good).await.run.state, RunState::Succeeded);
+        let run = view(&store, bad).await.run;
+        assert_eq!((run.state, run.stuck), (RunState::Running, None));
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_is_too_long_is_cut_off() {
+    let store = memory();
+    let run = start(&store, "failing", "long").await;
+    Engine::new(Arc::clone(&store)).unwrap().kind(Failing).unwrap().settle().await.unwrap();
+    let run = view(&store, run).await.run;
+    assert_eq!((run.state, run.summary), (RunState::Succeeded, "é".repeat(2_048)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_that_a_decision_has_not_read_stay_in_the_inbox() {
+    let store = memory();
+    let engine = Running::start(&store, &Slow::default());
+    let run = start(&store, "failing", "later unread").await;
+    pass(LEASE).await;
+    send(&store, run, "unread", false).await;
+    pass(LEASE * 2).await;
+    assert_eq!(view(&store, run).await.history, Vec::<Bytes>::new());
+    pass(LEASE * 5).await;
+    assert_eq!(view(&store, run).await.history, ["unread"]);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_ends_when_its_lease_cannot_be_renewed() {
+    let store = memory();
+    let failing = faulty(&store, |method| if method == Method::RenewRuns { Fault::Before } else { Fault::Pass });
+    let slow = Slow::default();
+    let engine = Running::start(&(failing as Arc<dyn Store>), &slow);
+    start(&store, "slow", "").await;
+    pass(LEASE * 20).await;
+    // Each lease is lost before the decision is made, and the decision with it.
+    assert_eq!(slow.made.load(Ordering::SeqCst), 0);
+    assert!(slow.begun.load(Ordering::SeqCst) >= 10, "{slow:?}");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_holds_a_bounded_number_of_pending_decisions() {
+    let store = memory();
+    let slow = Slow::default();
+    let engine = Running::start(&store, &slow);
+    let mut runs = Vec::new();
+    for _ in 0..1_200 {
+        runs.push(start(&store, "slow", "").await);
+    }
+    pass(SLOW / 2).await;
+    assert_eq!(slow.begun.load(Ordering::SeqCst), 1_024);
+    for run in runs {
+        ended(&store, run).await;
+    }
+    assert_eq!((slow.begun.load(Ordering::SeqCst), slow.made.load(Ordering::SeqCst)), (1_200, 1_200));
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_run_keeps_its_next_wake_up() {
+    let store = memory();
+    let run = start(&store, "counter", "1").await;
+    let mut engine = Engine::new(Arc::clone(&store)).unwrap().kind(Sleeper).unwrap();
+    engine.settle().await.unwrap();
+    let wake_at = view(&store, run).await.run.wake_at;
+    assert!(wake_at.is_some());
+    send(&store, run, "hello", false).await;
+    engine.run(pass(LEASE / 2)).await;
+    let released = view(&store, run).await.run;
+    assert_eq!((released.wake_at, released.inbox_len, released.engine), (wake_at, 1, None));
+}
+
+#[tokio::test]
+async fn what_is_for_graphs_is_refused_for_runs_of_other_kinds() {
+    let store = memory();
+    let run = start(&store, "counter", "1").await;
+    let runs = Runs::new(Arc::clone(&store));
+    let refused = [
+        runs.cancel(run, "enough").await.map(drop),
+        runs.resume(run).await,
+        runs.status(run).await.map(drop),
+        runs.rerun(run, Rerun::All).await.map(drop),
+    ];
+    for answer in refused {
+        assert!(matches!(&answer, Err(Error::RunRefused { why, .. }) if why.contains("kind `counter`")), "{answer:?}");
+    }
+    assert_eq!(view(&store, run).await.run.inbox_len, 0);
 }
