@@ -81,10 +81,11 @@ pub(crate) fn run_all() -> Tally {
     tally
 }
 
-/// Builds an example and returns the path of its executable.
+/// Builds an example and returns the path of its executable. For the whole workspace, as the tests are built: features of its
+/// package alone would build most dependencies once more.
 fn build(example: &Example) -> Option<String> {
-    let Example { package, target, name } = example;
-    let mut build = cargo(&["build", "--quiet", "--message-format=json-render-diagnostics", "--package", package]);
+    let Example { target, name, .. } = example;
+    let mut build = cargo(&["build", "--quiet", "--message-format=json-render-diagnostics", "--workspace"]);
     build.args([target, name.as_str()]).stderr(Stdio::inherit());
     let output = build.output().ok()?;
     let messages = String::from_utf8_lossy(&output.stdout);
