@@ -312,6 +312,40 @@ async fn items_that_a_decision_has_not_read_stay_in_the_inbox() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn items_of_several_renewals_are_read_together_and_in_order() {
+    let store = memory();
+    let engine = Running::start(&store, &Slow::default());
+    let run = start(&store, "failing", "later read").await;
+    for message in ["first", "second"] {
+        pass(LEASE / 2).await;
+        send(&store, run, message, false).await;
+    }
+    assert_eq!(ended(&store, run).await.history, ["first", "second"]);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_dropped_when_its_lease_has_ended_and_another_engine_decides() {
+    let store = memory();
+    let slow = Slow::default();
+    let begun = Arc::clone(&slow.begun);
+    // An engine that makes one claim and no renewal.
+    let failing = faulty(&store, move |method| match method {
+        Method::RenewRuns => Fault::Before,
+        Method::ClaimRuns if begun.load(Ordering::SeqCst) > 0 => Fault::Before,
+        _ => Fault::Pass,
+    });
+    let first = Running::start(&(failing as Arc<dyn Store>), &slow);
+    let run = start(&store, "slow", "").await;
+    pass(LEASE / 2).await;
+    let second = Running::start(&store, &slow);
+    assert_eq!(ended(&store, run).await.run.state, RunState::Succeeded);
+    assert_eq!((slow.begun.load(Ordering::SeqCst), slow.made.load(Ordering::SeqCst)), (2, 1));
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_decision_ends_when_its_lease_cannot_be_renewed() {
     let store = memory();
     let failing = faulty(&store, |method| if method == Method::RenewRuns { Fault::Before } else { Fault::Pass });
