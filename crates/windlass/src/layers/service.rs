@@ -68,6 +68,54 @@ impl fmt::Debug for HandlerFuture {
     }
 }
 
+/// What a layer can be put around.
+pub trait Inner: Service<Ctx, Response: Send, Error = JobError, Future: Send> + Clone + Send + 'static {}
+
+impl<S: Service<Ctx, Response: Send, Error = JobError, Future: Send> + Clone + Send + 'static> Inner for S {}
+
+/// A call of a service inside of layers.
+pub(super) type Attempt<S> = BoxFuture<'static, Result<<S as Service<Ctx>>::Response, JobError>>;
+
+/// A layer of ours: what it does about one attempt.
+pub trait Wrap: Clone {
+    /// Calls what is inside of it.
+    fn call<S: Inner>(&self, inner: &mut S, ctx: Ctx) -> Attempt<S>;
+}
+
+/// A service with one of the layers of this module around it.
+#[derive(Clone, Debug)]
+pub struct Layered<L, S> {
+    layer: L,
+    inner: S,
+}
+
+impl<L: Wrap, S: Inner> Service<Ctx> for Layered<L, S> {
+    type Response = S::Response;
+    type Error = JobError;
+    type Future = Attempt<S>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JobError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, ctx: Ctx) -> Self::Future {
+        self.layer.call(&mut self.inner, ctx)
+    }
+}
+
+macro_rules! layers {
+    ($($layer:ty),+) => {
+        $(impl<S> Layer<S> for $layer {
+            type Service = Layered<Self, S>;
+
+            fn layer(&self, inner: S) -> Self::Service {
+                Layered { layer: self.clone(), inner }
+            }
+        })+
+    };
+}
+layers!(super::CatchPanic, super::Limit, super::Timeout, super::Trace);
+
 /// Puts a layer around a handler.
 pub(crate) type Around = Box<dyn Fn(One) -> One + Send>;
 
