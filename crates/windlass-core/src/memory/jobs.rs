@@ -85,9 +85,9 @@ impl Jobs {
             }
             State::Active => {
                 if is_in {
-                    self.active.insert(record.id, row)
+                    self.active.insert(record.id, row);
                 } else {
-                    self.active.remove(record.id, row)
+                    self.active.remove(record.id, row);
                 }
                 if let Some(held) = &life.held {
                     set(&mut self.leases, (held.expires_at, row), is_in);
