@@ -259,11 +259,7 @@ fn sync_folders(root: &Path, path: &Path) -> io::Result<()> {
 #[derive(Default)]
 pub(super) struct MemoryBlobs(Arc<Mutex<BTreeMap<String, Bytes>>>);
 
-impl fmt::Debug for MemoryBlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MemoryBlobs")
-    }
-}
+opaque_debug!(MemoryBlobs);
 
 #[async_trait]
 impl Blobs for MemoryBlobs {

@@ -4,7 +4,6 @@ use crate::context::{CallGuard, Ctx};
 use crate::error::JobError;
 use crate::handler::One;
 use futures::future::BoxFuture;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,11 +41,7 @@ impl Service<Ctx> for HandlerService {
     }
 }
 
-impl fmt::Debug for HandlerService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandlerService")
-    }
-}
+opaque_debug!(HandlerService);
 
 /// A handler at work. When it is dropped, whatever the handler has left running, a thread perhaps, is told to stop.
 pub struct HandlerFuture {
@@ -62,11 +57,7 @@ impl Future for HandlerFuture {
     }
 }
 
-impl fmt::Debug for HandlerFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandlerFuture")
-    }
-}
+opaque_debug!(HandlerFuture);
 
 /// What a layer can be put around.
 pub trait Inner: Service<Ctx, Response: Send, Error = JobError, Future: Send> + Clone + Send + 'static {}

@@ -104,8 +104,4 @@ impl Maintenance {
     }
 }
 
-impl std::fmt::Debug for Maintenance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Maintenance")
-    }
-}
+opaque_debug!(Maintenance);
