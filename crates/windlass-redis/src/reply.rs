@@ -41,6 +41,15 @@ impl Items {
         self.0.len()
     }
 
+    /// All that are left, as `read` takes them.
+    pub(crate) fn all<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut all = Vec::with_capacity(self.left());
+        while self.left() > 0 {
+            all.push(read(self)?);
+        }
+        Ok(all)
+    }
+
     fn next(&mut self) -> Result<Value> {
         self.0.next().ok_or_else(|| odd("it is too short"))
     }
@@ -85,6 +94,13 @@ impl Items {
     pub(crate) fn list(&mut self) -> Result<Self> {
         Self::of(self.next()?)
     }
+}
+
+/// Checks the items of a batch: what was found of each, and those that may be sent.
+pub(crate) fn sound<T>(items: &[T], check: impl Fn(&T) -> Result<()>) -> (Vec<Result<()>>, Vec<&T>) {
+    let checks: Vec<Result<()>> = items.iter().map(check).collect();
+    let sound = items.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(item, _)| item).collect();
+    (checks, sound)
 }
 
 fn bytes(value: Value) -> Result<Bytes> {

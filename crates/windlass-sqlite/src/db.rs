@@ -153,8 +153,13 @@ impl<C: Source> Db<C> {
         })
     }
 
+    /// Runs a statement.
+    pub(crate) fn run(&mut self, sql: &'static str, params: impl Params) -> Result<()> {
+        self.run_counted(sql, params).map(drop)
+    }
+
     /// Runs a statement; answers how many rows it changed.
-    pub(crate) fn run(&mut self, sql: &'static str, params: impl Params) -> Result<usize> {
+    pub(crate) fn run_counted(&mut self, sql: &'static str, params: impl Params) -> Result<usize> {
         self.statement(|source| source.with(sql, |statement| statement.execute(params)))
     }
 
@@ -289,7 +294,7 @@ mod tests {
     fn outcomes(db: &mut Db<&Connection>) -> [Result<()>; 8] {
         let number = |row: &Row<'_>| row.get::<_, i64>(0);
         [
-            db.run("INSERT INTO t VALUES (2)", []).map(drop),
+            db.run("INSERT INTO t VALUES (2)", []),
             db.run_bound("INSERT INTO t VALUES (?)", |statement| statement.raw_bind_parameter(1, 3)).map(drop),
             db.one("INSERT INTO t VALUES (4) RETURNING x", [], number).map(drop),
             db.one_readable("INSERT INTO t VALUES (5) RETURNING x", [], number).map(drop),

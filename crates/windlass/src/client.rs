@@ -3,7 +3,6 @@
 use crate::job::{Job, Names, Options, decode};
 use crate::repeat::enqueue;
 use serde::de::DeserializeOwned;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,11 +174,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Client")
-    }
-}
+opaque_debug!(Client);
 
 /// A job that was enqueued.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use crate::observe::{Attempts, trace_in_handler};
 use crate::worker::{Active, LeaseClock, LogCalls, Pool, lines_of};
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,11 +77,7 @@ impl World {
     }
 }
 
-impl fmt::Debug for World {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("World")
-    }
-}
+opaque_debug!(World);
 
 impl Ctx {
     /// The job's id.

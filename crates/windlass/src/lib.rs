@@ -1,5 +1,16 @@
 //! Background jobs that are never lost.
 
+/// `Debug` of types whose fields have none: the name alone.
+macro_rules! opaque_debug {
+    ($type:ident) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($type))
+            }
+        }
+    };
+}
+
 #[cfg(feature = "artifacts")]
 pub mod artifacts;
 mod client;

@@ -102,46 +102,7 @@ impl Record {
 
     /// The same job with another life. (Everything else is plain data; the life is not, and need not be cloned.)
     pub(super) fn with_life(&self, life: Life) -> Self {
-        let &Self {
-            row,
-            id,
-            queue,
-            lane,
-            group,
-            grouped,
-            priority,
-            lifo,
-            ord,
-            life: _,
-            created_at,
-            ready_at,
-            fingerprint,
-            dedup,
-            keeps_itself,
-            remove_at,
-            quarantined,
-            run,
-        } = self;
-        Self {
-            row,
-            id,
-            queue,
-            lane,
-            group,
-            grouped,
-            priority,
-            lifo,
-            ord,
-            life,
-            created_at,
-            ready_at,
-            fingerprint,
-            dedup,
-            keeps_itself,
-            remove_at,
-            quarantined,
-            run,
-        }
+        Self { life, ..*self }
     }
 
     /// Waits behind an active job with the same dedup key.

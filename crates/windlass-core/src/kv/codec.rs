@@ -83,6 +83,23 @@ pub(super) fn write_json(value: &impl Serialize, to: &mut Vec<u8>) -> Result<()>
     write_bytes(&text, to)
 }
 
+/// A struct, field by field. The compiler notices one that is missing.
+macro_rules! stored {
+    ($type:ident { $($field:ident),+ $(,)? }) => {
+        impl $crate::kv::codec::Stored for $type {
+            fn write(&self, to: &mut Vec<u8>) -> $crate::error::Result<()> {
+                $($crate::kv::codec::Stored::write(&self.$field, to)?;)+
+                Ok(())
+            }
+
+            fn read(from: &mut $crate::kv::codec::Reader<'_>) -> $crate::error::Result<Self> {
+                Ok(Self { $($field: $crate::kv::codec::Stored::read(from)?),+ })
+            }
+        }
+    };
+}
+pub(super) use stored;
+
 macro_rules! stored_numbers {
     ($($number:ident),+) => {
         $(impl Stored for $number {
@@ -168,25 +185,18 @@ impl<T: Stored> Stored for Vec<T> {
     }
 }
 
-impl<A: Stored, B: Stored> Stored for (A, B) {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        self.0.write(to)?;
-        self.1.write(to)
-    }
+macro_rules! stored_tuples {
+    ($(($($part:ident $at:tt),+))+) => {
+        $(impl<$($part: Stored),+> Stored for ($($part,)+) {
+            fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+                $(self.$at.write(to)?;)+
+                Ok(())
+            }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        Ok((A::read(from)?, B::read(from)?))
-    }
+            fn read(from: &mut Reader<'_>) -> Result<Self> {
+                Ok(($($part::read(from)?,)+))
+            }
+        })+
+    };
 }
-
-impl<A: Stored, B: Stored, C: Stored> Stored for (A, B, C) {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        self.0.write(to)?;
-        self.1.write(to)?;
-        self.2.write(to)
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        Ok((A::read(from)?, B::read(from)?, C::read(from)?))
-    }
-}
+stored_tuples! { (A 0, B 1) (A 0, B 1, C 2) }

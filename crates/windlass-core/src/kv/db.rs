@@ -1,7 +1,7 @@
 //! The engine's bytes as keys and values of ours.
 
 use super::codec::{Stored, decode, encode};
-use super::keys::{Key, Range};
+use super::keys::{Key, Part, Range, Table, parts};
 use super::{Entry, OrderedKv, Scan};
 use crate::error::{Error, Result};
 
@@ -47,6 +47,23 @@ impl<K: OrderedKv> Db<K> {
         self.note(outcome)
     }
 
+    /// Sets the value of a key, or removes the key.
+    pub(super) fn set<T: Stored>(&mut self, key: &Key, value: Option<&T>) -> Result<()> {
+        match value {
+            Some(value) => self.put(key, value),
+            None => self.delete(key),
+        }
+    }
+
+    /// Moves an entry of an index, which has no value, from one key to another.
+    pub(super) fn move_entry(&mut self, from: Option<Key>, to: Option<Key>) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        from.map_or(Ok(()), |key| self.delete(&key))?;
+        to.map_or(Ok(()), |key| self.put(&key, &()))
+    }
+
     pub(super) fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_bytes(key.bytes())
     }
@@ -75,6 +92,16 @@ impl<K: OrderedKv> Db<K> {
             limit,
         )?;
         Ok(found)
+    }
+
+    /// The values of at most `limit` of a range.
+    pub(super) fn values<T: Stored>(&mut self, range: Range, limit: usize) -> Result<Vec<T>> {
+        self.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
+    }
+
+    /// The parts of the keys of at most `limit` of a range of `table`.
+    pub(super) fn keys<P: Part>(&mut self, table: Table, range: Range, limit: usize) -> Result<Vec<P>> {
+        self.some(range, limit)?.iter().map(|(key, _)| parts(table, key)).collect()
     }
 
     /// All of a range, which somebody else bounds.

@@ -1,13 +1,14 @@
 //! The feed: entries by number, and where it begins and ends.
 
-use super::codec::{Reader, Stored, decode, write_bytes};
-use super::keys::{Parts, Table};
+use super::codec::{decode, stored};
+use super::keys::{Table, parts};
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{FEED_TRIM_MAX, FeedTables, decode_events, encode_events};
 use crate::error::Result;
 use crate::store::{FeedCursor, FeedEntry, check_feed_events};
 use crate::time::Timestamp;
+use bytes::Bytes;
 
 /// Where the feed begins and ends, and how many events it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,35 +18,17 @@ pub(super) struct FeedEnds {
     pub(super) events: u64,
 }
 
-impl Stored for FeedEnds {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        (self.begin, self.end, self.events).write(to)
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        let (begin, end, events) = Stored::read(from)?;
-        Ok(Self { begin, end, events })
-    }
-}
+stored!(FeedEnds { begin, end, events });
 
 /// An entry as it is kept: how many events it has stands apart, so that an entry may go without being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     pub(super) at: Timestamp,
     pub(super) count: u64,
-    pub(super) events: Vec<u8>,
+    pub(super) events: Bytes,
 }
 
-impl Stored for Packed {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        (self.at, self.count).write(to)?;
-        write_bytes(&self.events, to)
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { at: Stored::read(from)?, count: Stored::read(from)?, events: from.bytes()?.to_vec() })
-    }
-}
+stored!(Packed { at, count, events });
 
 impl<K: OrderedKv> KvTables<K> {
     fn feed_ends(&mut self) -> Result<FeedEnds> {
@@ -70,7 +53,7 @@ impl<K: OrderedKv> FeedTables for KvTables<K> {
     fn append_feed(&mut self, entry: FeedEntry) -> Result<()> {
         let ends = self.feed_ends()?;
         let count = entry.events.len() as u64;
-        let packed = Packed { at: entry.at, count, events: encode_events(&entry.events)? };
+        let packed = Packed { at: entry.at, count, events: encode_events(&entry.events)?.into() };
         let number = entry.cursor.0;
         self.db.put(&keys::feed_entry(number), &packed)?;
         let begin = if ends.end < ends.begin { number } else { ends.begin };
@@ -82,7 +65,7 @@ impl<K: OrderedKv> FeedTables for KvTables<K> {
     fn feed(&mut self, after: u64, limit: usize) -> Result<Vec<FeedEntry>> {
         let entries = self.db.some(keys::feed().under().above(&keys::feed_entry(after)), limit)?;
         let entry = |(key, value): &super::Entry| {
-            let cursor = FeedCursor(Parts::of(Table::Feed, key)?.take()?);
+            let cursor = FeedCursor(parts(Table::Feed, key)?);
             let packed: Option<Packed> = decode(value).ok();
             let at = packed.as_ref().map_or(Timestamp::from_ms(0), |packed| packed.at);
             let events = packed.and_then(|packed| decode_events(&packed.events).ok()).unwrap_or_default();

@@ -1,9 +1,8 @@
 //! Groups and their places in the rings. There may be millions, so only those in use are kept in memory. What is indexed
 //! is written at once, so that ranges are always true.
 
-use super::codec::decode;
 use super::db::Db;
-use super::keys::{Parts, Table};
+use super::keys::Table;
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{Group, GroupId, GroupTables, LaneId, NumberMap, Parked, QueueId, Sub};
@@ -48,12 +47,6 @@ impl Groups {
     }
 }
 
-fn wake(key: &[u8]) -> Result<(Timestamp, GroupId)> {
-    let mut parts = Parts::of(Table::Wake, key)?;
-    parts.take::<QueueId>()?;
-    Ok((parts.take()?, parts.take()?))
-}
-
 impl<K: OrderedKv> GroupTables for KvTables<K> {
     fn find_group(&mut self, queue: QueueId, name: &GroupName) -> Result<Option<GroupId>> {
         self.db.get(&keys::group_name(queue, name.clone()))
@@ -81,16 +74,9 @@ impl<K: OrderedKv> GroupTables for KvTables<K> {
         let group = self.group_mut(id)?;
         let (queue, old_wake) = (group.queue, group.wake_at);
         (group.parked, group.wake_at) = (parked, wake_at);
-        if old_wake != wake_at {
-            if let Some(at) = old_wake {
-                self.db.delete(&keys::wake(queue, at, id))?;
-            }
-            if let Some(at) = wake_at {
-                self.db.put(&keys::wake(queue, at, id), &())?;
-            }
-        }
-        let key = keys::parked(queue, id);
-        if parked == Parked::No { self.db.delete(&key) } else { self.db.put(&key, &()) }
+        let wake = |at| keys::wake(queue, at, id);
+        self.db.move_entry(old_wake.map(wake), wake_at.map(wake))?;
+        self.db.set(&keys::parked(queue, id), (parked != Parked::No).then_some(&()))
     }
 
     fn remove_group(&mut self, id: GroupId) -> Result<()> {
@@ -110,26 +96,24 @@ impl<K: OrderedKv> GroupTables for KvTables<K> {
             Some(after) => names.above(&keys::group_name(queue, after.clone())),
             None => names,
         };
-        self.db.some(names, limit)?.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(names, limit)
     }
 
     fn parked_groups(&mut self, queue: QueueId) -> Result<Vec<GroupId>> {
-        let group = |key: &[u8]| {
-            let mut parts = Parts::of(Table::Parked, key)?;
-            parts.take::<QueueId>()?;
-            parts.take()
-        };
-        self.db.all(keys::parked_of(queue).under())?.iter().map(|(key, _)| group(key)).collect()
+        let parked: Vec<(QueueId, GroupId)> =
+            self.db.keys(Table::Parked, keys::parked_of(queue).under(), usize::MAX)?;
+        Ok(parked.into_iter().map(|(_, group)| group).collect())
     }
 
     fn waking_groups(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<GroupId>> {
         let due = keys::wakes(queue).under().through(&keys::wakes_at(queue, until));
-        self.db.some(due, limit)?.iter().map(|(key, _)| Ok(wake(key)?.1)).collect()
+        let due: Vec<(QueueId, Timestamp, GroupId)> = self.db.keys(Table::Wake, due, limit)?;
+        Ok(due.into_iter().map(|(.., group)| group).collect())
     }
 
     fn next_wake(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
-        let first = self.db.first(keys::wakes(queue).under())?;
-        first.map(|(key, _)| Ok(wake(&key)?.0)).transpose()
+        let first: Vec<(QueueId, Timestamp)> = self.db.keys(Table::Wake, keys::wakes(queue).under(), 1)?;
+        Ok(first.first().map(|(_, at)| *at))
     }
 
     fn sub(&mut self, lane: LaneId, group: GroupId) -> Result<Sub> {
@@ -138,22 +122,10 @@ impl<K: OrderedKv> GroupTables for KvTables<K> {
 
     fn put_sub(&mut self, lane: LaneId, group: GroupId, after: Sub) -> Result<()> {
         let before = self.sub(lane, group)?;
-        let key = keys::sub(group, lane);
-        if after.ready == 0 {
-            self.db.delete(&key)?;
-        } else {
-            self.db.put(&key, &after)?;
-        }
-        let place = after.vtime.filter(|_| after.ready > 0);
-        if before.vtime != place {
-            if let Some(vtime) = before.vtime {
-                self.db.delete(&keys::place(lane, vtime, group))?;
-            }
-            if let Some(vtime) = place {
-                self.db.put(&keys::place(lane, vtime, group), &())?;
-            }
-        }
-        Ok(())
+        self.db.set(&keys::sub(group, lane), Some(&after).filter(|after| after.ready > 0))?;
+        let place = |vtime| keys::place(lane, vtime, group);
+        let vtime = after.vtime.filter(|_| after.ready > 0);
+        self.db.move_entry(before.vtime.map(place), vtime.map(place))
     }
 
     fn ring(&mut self, lane: LaneId, after: Option<(u64, GroupId)>, limit: usize) -> Result<Vec<(u64, GroupId)>> {
@@ -162,20 +134,12 @@ impl<K: OrderedKv> GroupTables for KvTables<K> {
             Some((vtime, group)) => ring.above(&keys::place(lane, vtime, group)),
             None => ring,
         };
-        let place = |key: &[u8]| {
-            let mut parts = Parts::of(Table::Ring, key)?;
-            parts.take::<LaneId>()?;
-            Ok((parts.take()?, parts.take()?))
-        };
-        self.db.some(ring, limit)?.iter().map(|(key, _)| place(key)).collect()
+        let places: Vec<(LaneId, u64, GroupId)> = self.db.keys(Table::Ring, ring, limit)?;
+        Ok(places.into_iter().map(|(_, vtime, group)| (vtime, group)).collect())
     }
 
     fn group_lanes(&mut self, group: GroupId) -> Result<Vec<LaneId>> {
-        let lane = |key: &[u8]| {
-            let mut parts = Parts::of(Table::Sub, key)?;
-            parts.take::<GroupId>()?;
-            parts.take()
-        };
-        self.db.all(keys::subs_of(group).under())?.iter().map(|(key, _)| lane(key)).collect()
+        let subs: Vec<(GroupId, LaneId)> = self.db.keys(Table::Sub, keys::subs_of(group).under(), usize::MAX)?;
+        Ok(subs.into_iter().map(|(_, lane)| lane).collect())
     }
 }

@@ -5,7 +5,7 @@
 
 use super::codec::decode;
 use super::db::Db;
-use super::keys::{Parts, Range, Table};
+use super::keys::{Range, Table, parts};
 use super::tables::KvTables;
 use super::{Entry, OrderedKv, keys, salvage};
 use crate::engine::{
@@ -64,46 +64,26 @@ fn name_row(error: Error, row: Row) -> Error {
     }
 }
 
-fn index(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
+/// Puts a job into the indexes, or takes it out of them.
+fn index(db: &mut Db<impl OrderedKv>, record: &Record, is_in: bool) -> Result<()> {
     let row = record.row;
     match Place::of(record) {
-        Some(Place::Due(queue, at, lane)) => db.put(&keys::due(queue, at, row), &lane)?,
-        Some(Place::Ready(lane, group, ord)) => db.put(&keys::ready(lane, group, ord), &row)?,
+        Some(Place::Due(queue, at, lane)) => db.set(&keys::due(queue, at, row), is_in.then_some(&lane))?,
+        Some(Place::Ready(lane, group, ord)) => db.set(&keys::ready(lane, group, ord), is_in.then_some(&row))?,
         Some(Place::Active(queue, of, at)) => {
-            db.put(&keys::active(queue, row), &of)?;
-            db.put(&keys::lease(at, row), &())?;
+            db.set(&keys::active(queue, row), is_in.then_some(&of))?;
+            db.set(&keys::lease(at, row), is_in.then_some(&()))?;
         }
         Some(Place::Ended(lane, state, at)) => {
-            db.put(&keys::ended(lane, state, at, row), &record.remove_at.is_some())?;
+            db.set(&keys::ended(lane, state, at, row), is_in.then_some(&record.remove_at.is_some()))?;
         }
         None => {}
     }
     if let Some(worker) = told(record) {
-        db.put(&keys::cancelling(worker, row), &record.id)?;
+        db.set(&keys::cancelling(worker, row), is_in.then_some(&record.id))?;
     }
     if let Some(at) = removal(record) {
-        db.put(&keys::removable(at, row), &())?;
-    }
-    Ok(())
-}
-
-fn unindex(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
-    let row = record.row;
-    match Place::of(record) {
-        Some(Place::Due(queue, at, _)) => db.delete(&keys::due(queue, at, row))?,
-        Some(Place::Ready(lane, group, ord)) => db.delete(&keys::ready(lane, group, ord))?,
-        Some(Place::Active(queue, _, at)) => {
-            db.delete(&keys::active(queue, row))?;
-            db.delete(&keys::lease(at, row))?;
-        }
-        Some(Place::Ended(lane, state, at)) => db.delete(&keys::ended(lane, state, at, row))?,
-        None => {}
-    }
-    if let Some(worker) = told(record) {
-        db.delete(&keys::cancelling(worker, row))?;
-    }
-    if let Some(at) = removal(record) {
-        db.delete(&keys::removable(at, row))?;
+        db.set(&keys::removable(at, row), is_in.then_some(&()))?;
     }
     Ok(())
 }
@@ -119,30 +99,18 @@ fn removal(record: &Record) -> Option<Timestamp> {
     record.remove_at.filter(|_| record.state().is_terminal())
 }
 
-pub(super) fn ready_parts(key: &[u8]) -> Result<(LaneId, GroupId, Ord64)> {
-    let mut parts = Parts::of(Table::Ready, key)?;
-    Ok((parts.take()?, parts.take()?, parts.take()?))
-}
+/// The parts of the keys of the indexes.
+pub(super) type ReadyParts = (LaneId, GroupId, Ord64);
+pub(super) type DueParts = (QueueId, Timestamp, Row);
+pub(super) type ActiveParts = (QueueId, Row);
+pub(super) type EndedParts = (LaneId, State, Timestamp, Row);
+/// Of an index by time alone.
+pub(super) type TimedParts = (Timestamp, Row);
 
-pub(super) fn due_parts(key: &[u8]) -> Result<(QueueId, Timestamp, Row)> {
-    let mut parts = Parts::of(Table::Due, key)?;
-    Ok((parts.take()?, parts.take()?, parts.take()?))
-}
-
-pub(super) fn active_parts(key: &[u8]) -> Result<(QueueId, Row)> {
-    let mut parts = Parts::of(Table::Active, key)?;
-    Ok((parts.take()?, parts.take()?))
-}
-
-pub(super) fn ended_parts(key: &[u8]) -> Result<(LaneId, State, Timestamp, Row)> {
-    let mut parts = Parts::of(Table::Ended, key)?;
-    Ok((parts.take()?, parts.take()?, parts.take()?, parts.take()?))
-}
-
-/// The parts of an index by time alone.
-pub(super) fn timed_parts(table: Table, key: &[u8]) -> Result<(Timestamp, Row)> {
-    let mut parts = Parts::of(table, key)?;
-    Ok((parts.take()?, parts.take()?))
+/// Rows of an index by time.
+fn timed(db: &mut Db<impl OrderedKv>, table: Table, range: Range, limit: usize) -> Result<Vec<Row>> {
+    let found: Vec<TimedParts> = db.keys(table, range, limit)?;
+    Ok(found.into_iter().map(|(_, row)| row).collect())
 }
 
 /// At most `limit` entries of a range that pass a test.
@@ -182,7 +150,7 @@ fn walk_scheduled(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Po
     });
     let in_lanes = |(_, value): &Entry| Ok(walk.lanes.binary_search(&decode(value)?).is_ok());
     let position = |key: &[u8]| {
-        let (_, at, row) = due_parts(key)?;
+        let (_, at, row): DueParts = parts(Table::Due, key)?;
         Ok(([at.as_ms(), signed(row.0), 0], row))
     };
     pick(db, jobs, walk.limit, in_lanes)?.iter().map(|(key, _)| position(key)).collect()
@@ -200,7 +168,7 @@ fn walk_ready(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Positi
             keys::ready(LaneId(unsigned(of)), GroupId(unsigned(group)), Ord64(ord))
         });
         for (key, value) in db.some(jobs, walk.limit - found.len())? {
-            let (lane, group, ord) = ready_parts(&key)?;
+            let (lane, group, ord): ReadyParts = parts(Table::Ready, &key)?;
             found.push(([signed(lane.0), signed(group.0), ord.0], decode(&value)?));
         }
         if found.len() >= walk.limit {
@@ -217,7 +185,7 @@ fn walk_active(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Posit
         let (lane, _): (LaneId, GroupId) = decode(value)?;
         Ok(walk.lanes.binary_search(&lane).is_ok())
     };
-    let position = |key: &[u8]| active_parts(key).map(|(_, row)| ([signed(row.0), 0, 0], row));
+    let position = |key: &[u8]| parts(Table::Active, key).map(|(_, row): ActiveParts| ([signed(row.0), 0, 0], row));
     pick(db, jobs, walk.limit, in_lanes)?.iter().map(|(key, _)| position(key)).collect()
 }
 
@@ -228,7 +196,7 @@ fn walk_ended(db: &mut Db<impl OrderedKv>, walk: Walk<'_>) -> Result<Vec<(Positi
             keys::ended(*lane, walk.state, Timestamp::from_ms(at), Row(unsigned(row)))
         });
         for (key, _) in db.some(jobs, walk.limit)? {
-            let (_, _, at, row) = ended_parts(&key)?;
+            let (_, _, at, row): EndedParts = parts(Table::Ended, &key)?;
             found.push(([at.as_ms(), signed(row.0), 0], row));
         }
     }
@@ -286,18 +254,18 @@ impl<K: OrderedKv> JobTables for KvTables<K> {
         let record = &fresh.record;
         self.db.put(&keys::job_id(record.id), &record.row)?;
         self.db.put(&keys::record(record.row), record)?;
-        index(&mut self.db, record)?;
+        index(&mut self.db, record, true)?;
         self.db.put(&keys::spec(record.row), fresh.spec.as_ref())
     }
 
     fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
-        unindex(&mut self.db, before)?;
-        index(&mut self.db, after)?;
+        index(&mut self.db, before, false)?;
+        index(&mut self.db, after, true)?;
         self.db.put(&keys::record(after.row), after)
     }
 
     fn remove_job(&mut self, record: &Record) -> Result<()> {
-        unindex(&mut self.db, record)?;
+        index(&mut self.db, record, false)?;
         let row = record.row;
         self.db.delete(&keys::job_id(record.id))?;
         self.db.delete(&keys::record(row))?;
@@ -312,38 +280,39 @@ impl<K: OrderedKv> JobTables for KvTables<K> {
             Some(ord) => jobs.above(&keys::ready(lane, group, ord)),
             None => jobs,
         };
-        self.db.some(jobs, limit)?.iter().map(|(key, value)| Ok((ready_parts(key)?.2, decode(value)?))).collect()
+        let place = |(key, value): &Entry| Ok((parts::<ReadyParts>(Table::Ready, key)?.2, decode(value)?));
+        self.db.some(jobs, limit)?.iter().map(place).collect()
     }
 
     fn due(&mut self, queue: QueueId, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
         let jobs = keys::due_of(queue).under().through(&keys::due_at(queue, until));
         let jobs = jobs.below(&keys::due_at(queue, HELD));
-        self.db.some(jobs, limit)?.iter().map(|(key, _)| Ok(due_parts(key)?.2)).collect()
+        let due: Vec<DueParts> = self.db.keys(Table::Due, jobs, limit)?;
+        Ok(due.into_iter().map(|(.., row)| row).collect())
     }
 
     fn next_due(&mut self, queue: QueueId) -> Result<Option<Timestamp>> {
-        let first = self.db.first(keys::due_of(queue).under().below(&keys::due_at(queue, HELD)))?;
-        first.map(|(key, _)| Ok(due_parts(&key)?.1)).transpose()
+        let due = keys::due_of(queue).under().below(&keys::due_at(queue, HELD));
+        let first: Vec<DueParts> = self.db.keys(Table::Due, due, 1)?;
+        Ok(first.first().map(|(_, at, _)| *at))
     }
 
     fn expired(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
         let leases = keys::leases().under().through(&keys::leases_at(until));
-        self.db.some(leases, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Lease, key)?.1)).collect()
+        timed(&mut self.db, Table::Lease, leases, limit)
     }
 
     fn next_expiry(&mut self) -> Result<Option<Timestamp>> {
-        let first = self.db.first(keys::leases().under())?;
-        first.map(|(key, _)| Ok(timed_parts(Table::Lease, &key)?.0)).transpose()
+        Ok(self.db.keys(Table::Lease, keys::leases().under(), 1)?.pop())
     }
 
     fn cancelling(&mut self, worker: &WorkerId) -> Result<Vec<JobId>> {
-        let jobs = self.db.all(keys::cancelling_of(worker.clone()).under())?;
-        jobs.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(keys::cancelling_of(worker.clone()).under(), usize::MAX)
     }
 
     fn removable(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
         let jobs = keys::all_removable().under().through(&keys::removable_at(until));
-        self.db.some(jobs, limit)?.iter().map(|(key, _)| Ok(timed_parts(Table::Removable, key)?.1)).collect()
+        timed(&mut self.db, Table::Removable, jobs, limit)
     }
 
     fn ended(&mut self, queue: QueueId, state: State, until: Timestamp, limit: usize) -> Result<Vec<Row>> {
@@ -353,7 +322,7 @@ impl<K: OrderedKv> JobTables for KvTables<K> {
             let keeps_itself = |(_, value): &Entry| decode::<bool>(value);
             let plain = pick(&mut self.db, jobs, limit, |entry| Ok(!keeps_itself(entry)?))?;
             for (key, _) in plain {
-                let (_, _, at, row) = ended_parts(&key)?;
+                let (_, _, at, row): EndedParts = parts(Table::Ended, &key)?;
                 found.push((at, row));
             }
         }

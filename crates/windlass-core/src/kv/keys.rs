@@ -176,6 +176,21 @@ macro_rules! number_parts {
 }
 number_parts!(QueueId, LaneId, GroupId, Row, Ord64);
 
+macro_rules! tuple_parts {
+    ($(($($part:ident $at:tt),+))+) => {
+        $(impl<$($part: Part),+> Part for ($($part,)+) {
+            fn put(&self, key: &mut Vec<u8>) {
+                $(self.$at.put(key);)+
+            }
+
+            fn take(rest: &mut &[u8]) -> Option<Self> {
+                Some(($($part::take(rest)?,)+))
+            }
+        })+
+    };
+}
+tuple_parts! { (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) }
+
 /// Stands behind a name. No name contains it.
 const END: u8 = 0;
 
@@ -290,24 +305,10 @@ impl Range {
     }
 }
 
-/// Takes a key apart.
-pub(super) struct Parts<'k> {
-    table: Table,
-    rest: &'k [u8],
-}
-
-impl<'k> Parts<'k> {
-    /// Of a key that must be one of `table`'s.
-    pub(super) fn of(table: Table, key: &'k [u8]) -> Result<Self> {
-        match key.split_first() {
-            Some((first, rest)) if *first == table as u8 => Ok(Self { table, rest }),
-            _ => Err(damaged(table)),
-        }
-    }
-
-    pub(super) fn take<P: Part>(&mut self) -> Result<P> {
-        P::take(&mut self.rest).ok_or_else(|| damaged(self.table))
-    }
+/// Takes a key apart, which must be one of `table`'s. What stands behind the parts that are asked for is passed over.
+pub(super) fn parts<P: Part>(table: Table, key: &[u8]) -> Result<P> {
+    let mut rest = key.strip_prefix(&[table as u8]).ok_or_else(|| damaged(table))?;
+    P::take(&mut rest).ok_or_else(|| damaged(table))
 }
 
 fn damaged(table: Table) -> Error {

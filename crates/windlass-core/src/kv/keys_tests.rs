@@ -105,7 +105,7 @@ proptest! {
     fn no_bytes_panic(bytes: Vec<u8>) {
         let mut rest = bytes.as_slice();
         let _ = (WorkerId::take(&mut rest), JobId::take(&mut rest), State::take(&mut rest), u64::take(&mut rest));
-        let _ = Parts::of(Table::Due, &bytes).map(|mut parts| parts.take::<QueueId>());
+        let _ = parts::<QueueId>(Table::Due, &bytes);
     }
 }
 
@@ -117,12 +117,10 @@ fn edges() -> impl Strategy<Value = u64> {
 #[test]
 fn a_key_is_that_of_its_table_only() {
     let key = lease(Timestamp::from_ms(5), Row(7));
-    assert!(Parts::of(Table::Removable, key.bytes()).is_err());
-    assert!(Parts::of(Table::Lease, &[]).is_err());
-    let mut parts = Parts::of(Table::Lease, key.bytes()).unwrap();
-    assert_eq!(parts.take::<Timestamp>().unwrap(), Timestamp::from_ms(5));
-    assert_eq!(parts.take::<Row>().unwrap(), Row(7));
-    assert!(parts.take::<Row>().is_err());
+    assert!(parts::<(Timestamp, Row)>(Table::Removable, key.bytes()).is_err());
+    assert!(parts::<(Timestamp, Row)>(Table::Lease, &[]).is_err());
+    assert_eq!(parts::<(Timestamp, Row)>(Table::Lease, key.bytes()).unwrap(), (Timestamp::from_ms(5), Row(7)));
+    assert!(parts::<(Timestamp, Row, Row)>(Table::Lease, key.bytes()).is_err());
 }
 
 /// The numbers of the tables are in every key that was ever written.

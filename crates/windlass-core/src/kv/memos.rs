@@ -1,8 +1,8 @@
 //! Workers; what they were answered last, and since when it is kept.
 
-use super::codec::{Reader, Stored, decode};
+use super::codec::stored;
 use super::db::Db;
-use super::keys::{Parts, Table};
+use super::keys::{Table, parts};
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{ClaimMemo, ReportMemo, Worker, WorkerTables};
@@ -17,17 +17,7 @@ pub(super) struct Memo {
     pub(super) report: ReportMemo,
 }
 
-impl Stored for Memo {
-    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-        self.at.write(to)?;
-        self.claim.write(to)?;
-        self.report.write(to)
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { at: Stored::read(from)?, claim: Stored::read(from)?, report: Stored::read(from)? })
-    }
-}
+stored!(Memo { at, claim, report });
 
 fn get(db: &mut Db<impl OrderedKv>, worker: &WorkerId) -> Result<Option<Memo>> {
     db.get(&keys::memo(worker.clone()))
@@ -66,9 +56,8 @@ impl<K: OrderedKv> WorkerTables for KvTables<K> {
     fn prune_memos(&mut self, before: Timestamp, limit: usize) -> Result<u64> {
         let old = self.db.some(keys::memos_at().under().below(&keys::memos_since(before)), limit)?;
         for (key, _) in &old {
-            let mut parts = Parts::of(Table::MemoAt, key)?;
-            parts.take::<Timestamp>()?;
-            self.db.delete(&keys::memo(parts.take()?))?;
+            let (_, worker): (Timestamp, WorkerId) = parts(Table::MemoAt, key)?;
+            self.db.delete(&keys::memo(worker))?;
             self.db.delete_bytes(key)?;
         }
         Ok(old.len() as u64)
@@ -87,6 +76,6 @@ impl<K: OrderedKv> WorkerTables for KvTables<K> {
     }
 
     fn workers(&mut self) -> Result<Vec<Worker>> {
-        self.db.all(keys::workers().under())?.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(keys::workers().under(), usize::MAX)
     }
 }

@@ -1,6 +1,5 @@
 //! The minutes that are being counted: kept in memory until the step ends or somebody reads a range of them.
 
-use super::codec::decode;
 use super::db::Db;
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
@@ -54,7 +53,7 @@ impl<K: OrderedKv> MetricTables for KvTables<K> {
     fn minutes(&mut self, queue: QueueId, from: i64, to: i64) -> Result<Vec<MinuteMetrics>> {
         self.minutes.flush(&mut self.db)?;
         let minutes = keys::minutes(queue).under().from(&keys::minute(queue, from)).through(&keys::minute(queue, to));
-        self.db.all(minutes)?.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(minutes, usize::MAX)
     }
 
     fn prune_minutes(&mut self, before: i64, limit: usize) -> Result<u64> {

@@ -1,16 +1,10 @@
 //! The sequence, queues and lanes.
 
-use super::codec::{Stored, decode};
 use super::db::Db;
-use super::keys::Range;
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{GroupTables, LaneId, QueueId, QueueMap, QueueTables};
 use crate::error::{Error, Result};
-
-fn all<T: Stored>(db: &mut Db<impl OrderedKv>, range: Range) -> Result<Vec<T>> {
-    db.all(range)?.iter().map(|(_, value)| decode(value)).collect()
-}
 
 impl<K: OrderedKv> QueueTables for KvTables<K> {
     fn next_seq(&mut self) -> Result<u64> {
@@ -27,8 +21,8 @@ impl<K: OrderedKv> QueueTables for KvTables<K> {
         match &mut self.queues {
             Some(map) => Ok(map),
             unread => {
-                let queues = all(&mut self.db, keys::queues().under())?;
-                Ok(unread.insert(QueueMap::stored(queues, all(&mut self.db, keys::lanes().under())?)))
+                let queues = self.db.values(keys::queues().under(), usize::MAX)?;
+                Ok(unread.insert(QueueMap::stored(queues, self.db.values(keys::lanes().under(), usize::MAX)?)))
             }
         }
     }

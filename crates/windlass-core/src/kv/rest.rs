@@ -1,8 +1,7 @@
 //! Dedup keys and schedules.
 
-use super::codec::decode;
 use super::db::Db;
-use super::keys::{Parts, Table};
+use super::keys::{Table, parts};
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{DedupRow, DedupTables, ScheduleTables};
@@ -15,11 +14,6 @@ fn tick(schedule: &Schedule) -> Option<Timestamp> {
     schedule.next_tick.filter(|_| !schedule.paused)
 }
 
-fn tick_parts(key: &[u8]) -> Result<(Timestamp, ScheduleName)> {
-    let mut parts = Parts::of(Table::Tick, key)?;
-    Ok((parts.take()?, parts.take()?))
-}
-
 /// Takes a schedule out of the order of ticks.
 fn unindex(db: &mut Db<impl OrderedKv>, name: &ScheduleName) -> Result<()> {
     match db.get(&keys::schedule(name.clone())) {
@@ -30,7 +24,7 @@ fn unindex(db: &mut Db<impl OrderedKv>, name: &ScheduleName) -> Result<()> {
         // Its time is lost, and with it its place: whoever replaces a damaged schedule must be rid of it.
         Err(Error::Corrupt { .. }) => {
             for (key, _) in db.all(keys::ticks().under())? {
-                if tick_parts(&key)?.1 == *name {
+                if parts::<(Timestamp, ScheduleName)>(Table::Tick, &key)?.1 == *name {
                     db.delete_bytes(&key)?;
                 }
             }
@@ -47,27 +41,15 @@ impl<K: OrderedKv> DedupTables for KvTables<K> {
 
     fn put_dedup(&mut self, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
         let before: Option<DedupRow> = self.db.get(&keys::dedup(key))?;
-        let (old, new) = (before.and_then(|row| row.until), row.and_then(|row| row.until));
-        if let Some(until) = old.filter(|_| old != new) {
-            self.db.delete(&keys::dedup_end(until, key))?;
-        }
-        if let Some(until) = new.filter(|_| old != new) {
-            self.db.put(&keys::dedup_end(until, key), &())?;
-        }
-        match row {
-            Some(row) => self.db.put(&keys::dedup(key), &row),
-            None => self.db.delete(&keys::dedup(key)),
-        }
+        let end = |row: DedupRow| row.until.map(|until| keys::dedup_end(until, key));
+        self.db.move_entry(before.and_then(end), row.and_then(end))?;
+        self.db.set(&keys::dedup(key), row.as_ref())
     }
 
     fn expired_dedup(&mut self, until: Timestamp, limit: usize) -> Result<Vec<[u8; 16]>> {
         let ends = keys::dedup_ends().under().through(&keys::dedup_ends_at(until));
-        let key = |bytes: &[u8]| {
-            let mut parts = Parts::of(Table::DedupEnd, bytes)?;
-            parts.take::<Timestamp>()?;
-            parts.take()
-        };
-        self.db.some(ends, limit)?.iter().map(|(bytes, _)| key(bytes)).collect()
+        let ends: Vec<(Timestamp, [u8; 16])> = self.db.keys(Table::DedupEnd, ends, limit)?;
+        Ok(ends.into_iter().map(|(_, key)| key).collect())
     }
 }
 
@@ -90,19 +72,13 @@ impl<K: OrderedKv> ScheduleTables for KvTables<K> {
     }
 
     fn schedules(&mut self) -> Result<Vec<Schedule>> {
-        self.db.all(keys::schedules().under())?.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(keys::schedules().under(), usize::MAX)
     }
 
     fn due_schedules(&mut self, until: Timestamp, limit: usize) -> Result<Vec<Schedule>> {
-        let ticks = self.db.some(keys::ticks().under().through(&keys::ticks_at(until)), limit)?;
-        let mut found = Vec::with_capacity(ticks.len());
-        for (key, _) in ticks {
-            let (at, name) = tick_parts(&key)?;
-            found.push(
-                self.schedule(&name)?
-                    .ok_or_else(|| Error::missing_record("the schedule of a tick at", at.as_ms().unsigned_abs()))?,
-            );
-        }
-        Ok(found)
+        let ticks = keys::ticks().under().through(&keys::ticks_at(until));
+        let ticks: Vec<(Timestamp, ScheduleName)> = self.db.keys(Table::Tick, ticks, limit)?;
+        let missing = |at: Timestamp| Error::missing_record("the schedule of a tick at", at.as_ms().unsigned_abs());
+        ticks.into_iter().map(|(at, name)| self.schedule(&name)?.ok_or_else(|| missing(at))).collect()
     }
 }

@@ -2,14 +2,14 @@
 
 use super::codec::decode;
 use super::db::Db;
-use super::keys::{Key, Parts, Table};
+use super::keys::{Key, Range, Table, parts};
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
 use crate::engine::{RunRow, RunTables, RunWalk};
 use crate::error::Result;
 use crate::id::RunId;
 use crate::name::Kind;
-use crate::store::RunItem;
+use crate::store::{RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
 
@@ -23,25 +23,21 @@ fn places(row: &RunRow) -> Vec<Key> {
     ready.into_iter().chain(look).chain(removable).chain(listed).collect()
 }
 
-/// The tables by which runs are claimed, and how to find a run in them.
-fn claimed_by(key: &[u8]) -> Result<RunId> {
-    if let Ok(mut parts) = Parts::of(Table::RunReady, key) {
-        parts.take::<Kind>()?;
-        parts.take::<u64>()?;
-        return parts.take();
-    }
-    let mut parts = Parts::of(Table::RunLook, key)?;
-    parts.take::<Timestamp>()?;
-    parts.take()
-}
-
 /// Its own record does not say where it stands, so all of them are looked through; that happens once.
 fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
-    for range in [keys::runs_ready().under(), keys::runs_look().under()] {
-        for (key, _) in db.all(range)? {
-            if claimed_by(&key)? == id {
-                db.delete_bytes(&key)?;
-            }
+    for (key, _) in db.all(keys::runs_ready().under())? {
+        if parts::<(Kind, u64, RunId)>(Table::RunReady, &key)?.2 == id {
+            db.delete_bytes(&key)?;
+        }
+    }
+    remove_timed(db, Table::RunLook, &keys::runs_look(), id)
+}
+
+/// Removes a run from an index by time.
+fn remove_timed(db: &mut Db<impl OrderedKv>, table: Table, index: &Key, id: RunId) -> Result<()> {
+    for (key, _) in db.all(index.under())? {
+        if parts::<(Timestamp, RunId)>(table, &key)?.1 == id {
+            db.delete_bytes(&key)?;
         }
     }
     Ok(())
@@ -51,23 +47,21 @@ fn set_aside(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
 fn forget_places(db: &mut Db<impl OrderedKv>, id: RunId) -> Result<()> {
     set_aside(db, id)?;
     for (key, _) in db.all(keys::runs_by_seq().under())? {
-        let mut parts = Parts::of(Table::RunSeq, &key)?;
-        let seq: u64 = parts.take()?;
-        if parts.take::<RunId>()? == id {
+        let (seq, of): (u64, RunId) = parts(Table::RunSeq, &key)?;
+        if of == id {
             db.delete_bytes(&key)?;
-            for state in crate::store::RunState::ALL {
+            for state in RunState::ALL {
                 db.delete(&keys::run_state(state, seq, id))?;
             }
         }
     }
-    for (key, _) in db.all(keys::runs_removable().under())? {
-        let mut parts = Parts::of(Table::RunRemovable, &key)?;
-        parts.take::<Timestamp>()?;
-        if parts.take::<RunId>()? == id {
-            db.delete_bytes(&key)?;
-        }
-    }
-    Ok(())
+    remove_timed(db, Table::RunRemovable, &keys::runs_removable(), id)
+}
+
+/// Runs of an index by time.
+fn timed(db: &mut Db<impl OrderedKv>, table: Table, range: Range, limit: usize) -> Result<Vec<RunId>> {
+    let found: Vec<(Timestamp, RunId)> = db.keys(table, range, limit)?;
+    Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
 impl<K: OrderedKv> RunTables for KvTables<K> {
@@ -135,16 +129,15 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
 
     fn history(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<Bytes>> {
         let range = keys::run_history(id).under().from(&keys::run_event(id, from));
-        self.db.some(range, limit)?.iter().map(|(_, value)| decode(value)).collect()
+        self.db.values(range, limit)
     }
 
     fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
         let range = keys::run_inbox(id).under().from(&keys::run_item(id, from));
         let mut items = Vec::new();
         for (key, value) in self.db.some(range, limit)? {
-            let mut parts = Parts::of(Table::RunInbox, &key)?;
-            parts.take::<RunId>()?;
-            items.push((parts.take()?, decode(&value).ok()));
+            let (_, number): (RunId, u64) = parts(Table::RunInbox, &key)?;
+            items.push((number, decode(&value).ok()));
         }
         Ok(items)
     }
@@ -154,34 +147,27 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
     }
 
     fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {
-        self.db.some(keys::runs_ready_of(kind.clone()).under(), limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
+        let ready = keys::runs_ready_of(kind.clone()).under();
+        let ready: Vec<(Kind, u64, RunId)> = self.db.keys(Table::RunReady, ready, limit)?;
+        Ok(ready.into_iter().map(|(.., id)| id).collect())
     }
 
     fn waking_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
         let looks = keys::runs_look().under().through(&keys::runs_look_at(until));
-        self.db.some(looks, limit)?.iter().map(|(key, _)| claimed_by(key)).collect()
+        timed(&mut self.db, Table::RunLook, looks, limit)
     }
 
     fn next_run_wake(&mut self) -> Result<Option<Timestamp>> {
-        let first = self.db.first(keys::runs_look().under())?;
-        first.map(|(key, _)| Parts::of(Table::RunLook, &key)?.take()).transpose()
+        Ok(self.db.keys(Table::RunLook, keys::runs_look().under(), 1)?.pop())
     }
 
     fn removable_runs(&mut self, until: Timestamp, limit: usize) -> Result<Vec<RunId>> {
         let range = keys::runs_removable().under().through(&keys::runs_removable_at(until));
-        let id = |key: &[u8]| {
-            let mut parts = Parts::of(Table::RunRemovable, key)?;
-            parts.take::<Timestamp>()?;
-            parts.take()
-        };
-        self.db.some(range, limit)?.iter().map(|(key, _)| id(key)).collect()
+        timed(&mut self.db, Table::RunRemovable, range, limit)
     }
 
     fn runs(&mut self, walk: RunWalk) -> Result<Vec<(u64, RunId)>> {
-        let (all, table) = match walk.state {
-            None => (keys::runs_by_seq(), Table::RunSeq),
-            Some(state) => (keys::runs_in_state(state), Table::RunState),
-        };
+        let all = walk.state.map_or_else(keys::runs_by_seq, keys::runs_in_state);
         let place = |seq| match walk.state {
             None => keys::runs_at_seq(seq),
             Some(state) => keys::runs_at_state(state, seq),
@@ -192,13 +178,10 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
             Some(after) => all.under().from(&place(after.saturating_add(1))),
         };
         let range = if walk.descending { range.backwards() } else { range };
-        let entry = |key: &[u8]| {
-            let mut parts = Parts::of(table, key)?;
-            if walk.state.is_some() {
-                parts.take::<crate::store::RunState>()?;
-            }
-            Ok((parts.take()?, parts.take()?))
-        };
-        self.db.some(range, walk.limit)?.iter().map(|(key, _)| entry(key)).collect()
+        if walk.state.is_none() {
+            return self.db.keys(Table::RunSeq, range, walk.limit);
+        }
+        let found: Vec<(RunState, u64, RunId)> = self.db.keys(Table::RunState, range, walk.limit)?;
+        Ok(found.into_iter().map(|(_, seq, id)| (seq, id)).collect())
     }
 }

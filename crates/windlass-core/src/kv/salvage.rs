@@ -5,8 +5,8 @@
 
 use super::codec::decode;
 use super::db::Db;
-use super::jobs::{HELD, Place, active_parts, due_parts, ended_parts, ready_parts, timed_parts};
-use super::keys::{Key, Parts, Table};
+use super::jobs::{ActiveParts, DueParts, EndedParts, HELD, Place, ReadyParts, TimedParts};
+use super::keys::{Key, Table, parts};
 use super::tables::KvTables;
 use super::{Entry, OrderedKv, keys};
 use crate::engine::{DedupRow, GroupId, JobTables, LaneId, Ord64, QueueId, QueueTables, Record, Row};
@@ -27,7 +27,7 @@ pub(super) fn salvage(tables: &mut KvTables<impl OrderedKv>, row: Row) -> Result
     };
     let id = find(&mut tables.db, &keys::job_ids(), |(key, value)| {
         let of_row = decode::<Row>(value)? == row;
-        of_row.then(|| Parts::of(Table::JobId, key)?.take()).transpose()
+        of_row.then(|| parts(Table::JobId, key)).transpose()
     })?;
     // An id that is lost gets one by which the row can be named and removed.
     let id = id.unwrap_or(JobId::from_parts(u16::MAX, u128::from(row.0)));
@@ -35,7 +35,7 @@ pub(super) fn salvage(tables: &mut KvTables<impl OrderedKv>, row: Row) -> Result
     salvaged.dedup = find(&mut tables.db, &keys::all_dedup(), |(key, value)| {
         let held: DedupRow = decode(value)?;
         let concerned = held.owner == id || held.successor == Some(id);
-        concerned.then(|| Parts::of(Table::Dedup, key)?.take()).transpose()
+        concerned.then(|| parts(Table::Dedup, key)).transpose()
     })?;
     match place {
         Place::Due(queue, at, lane) => {
@@ -91,18 +91,13 @@ pub(super) fn mend(db: &mut Db<impl OrderedKv>, record: &Record) -> Result<()> {
 
 /// The row that an entry of an index names.
 fn row_of(table: Table, key: &[u8], value: &[u8]) -> Result<Row> {
-    let cancelling = |key| {
-        let mut parts = Parts::of(Table::Cancelling, key)?;
-        parts.take::<WorkerId>()?;
-        parts.take()
-    };
     match table {
         Table::Ready => decode(value),
-        Table::Due => due_parts(key).map(|(.., row)| row),
-        Table::Active => active_parts(key).map(|(_, row)| row),
-        Table::Ended => ended_parts(key).map(|(.., row)| row),
-        Table::Cancelling => cancelling(key),
-        table => timed_parts(table, key).map(|(_, row)| row),
+        Table::Due => parts(table, key).map(|(.., row): DueParts| row),
+        Table::Active => parts(table, key).map(|(_, row): ActiveParts| row),
+        Table::Ended => parts(table, key).map(|(.., row): EndedParts| row),
+        Table::Cancelling => parts(table, key).map(|(_, row): (WorkerId, Row)| row),
+        table => parts(table, key).map(|(_, row): TimedParts| row),
     }
 }
 
@@ -125,31 +120,30 @@ fn place_of(tables: &mut KvTables<impl OrderedKv>, row: Row) -> Result<Option<Pl
     let queues = tables.queues()?;
     let db = &mut tables.db;
     for queue in queues {
-        if let Some((key, value)) = db.first(keys::active(queue, row).under())? {
-            active_parts(&key)?;
+        if let Some((_, value)) = db.first(keys::active(queue, row).under())? {
             let at = find(db, &keys::leases(), |(key, _)| {
-                let (at, of) = timed_parts(Table::Lease, key)?;
+                let (at, of): TimedParts = parts(Table::Lease, key)?;
                 Ok((of == row).then_some(at))
             })?;
             return Ok(Some(Place::Active(queue, decode(&value)?, at.unwrap_or_default())));
         }
     }
     let ready = find(db, &keys::all_ready(), |(key, value)| {
-        let (lane, group, ord) = ready_parts(key)?;
+        let (lane, group, ord): ReadyParts = parts(Table::Ready, key)?;
         Ok((decode::<Row>(value)? == row).then_some(Place::Ready(lane, group, ord)))
     })?;
     if ready.is_some() {
         return Ok(ready);
     }
     let due = find(db, &keys::all_due(), |(key, value)| {
-        let (queue, at, of) = due_parts(key)?;
+        let (queue, at, of): DueParts = parts(Table::Due, key)?;
         if of == row { Ok(Some(Place::Due(queue, at, decode(value)?))) } else { Ok(None) }
     })?;
     if due.is_some() {
         return Ok(due);
     }
     find(db, &keys::all_ended(), |(key, _)| {
-        let (lane, state, at, of) = ended_parts(key)?;
+        let (lane, state, at, of): EndedParts = parts(Table::Ended, key)?;
         Ok((of == row).then_some(Place::Ended(lane, state, at)))
     })
 }

@@ -1,7 +1,7 @@
 //! The values: the fields of every record in the order in which they are written. The order is the format; it changes
 //! only together with the version in `codec.rs`.
 
-use super::codec::{Reader, Stored, damaged, write_bytes, write_json};
+use super::codec::{Reader, Stored, damaged, stored, write_bytes, write_json};
 use crate::engine::{
     ClaimMemo, DedupRow, Extra, Group, GroupId, GroupLimits, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, Row,
     RunRow, Sub, Worker,
@@ -17,22 +17,6 @@ use crate::store::{LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, Ru
 use crate::time::Timestamp;
 use bytes::Bytes;
 use std::sync::Arc;
-
-/// A struct, field by field. The compiler notices one that is missing.
-macro_rules! stored {
-    ($type:ident { $($field:ident),+ $(,)? }) => {
-        impl Stored for $type {
-            fn write(&self, to: &mut Vec<u8>) -> Result<()> {
-                $(self.$field.write(to)?;)+
-                Ok(())
-            }
-
-            fn read(from: &mut Reader<'_>) -> Result<Self> {
-                Ok(Self { $($field: Stored::read(from)?),+ })
-            }
-        }
-    };
-}
 
 stored!(Record {
     row,

@@ -144,7 +144,7 @@ fn every_value(check: &mut impl Check) {
     check.one(&schedule());
     check.one(&MinuteMetrics { minute: at(60_000), enqueued: 1, ran_ms: u64::MAX, ..MinuteMetrics::default() });
     check.one(&FeedEnds { begin: 1, end: 2, events: 3 });
-    check.one(&Packed { at: at(1), count: 2, events: vec![1, 2, 3] });
+    check.one(&Packed { at: at(1), count: 2, events: Bytes::from_static(&[1, 2, 3]) });
     check.one(&(LaneId(1), GroupId(2)));
     check.one(&JobId::from_parts(1, 2));
     check.one(&Row(1));

@@ -62,55 +62,45 @@ impl Jobs {
         entry.ok_or_else(|| Error::corrupt(format!("job row {} is not there", row.0)))
     }
 
-    fn index(&mut self, record: &Record) {
-        let (row, life) = (record.row, &record.life);
-        match life.state {
-            State::Scheduled => drop(self.due.insert((record.queue, life.due_at.unwrap_or(HELD), row))),
-            State::Ready => {
-                if let Some(group) = record.group {
-                    self.ready.insert((record.lane, group, record.ord), row);
-                }
-            }
-            State::Active => {
-                self.active.insert(record.id, row);
-                if let Some(held) = &life.held {
-                    self.leases.insert((held.expires_at, row));
-                    if life.cancel_requested {
-                        self.cancelling.insert((held.worker.clone(), row));
-                    }
-                }
-            }
-            State::Succeeded | State::Failed | State::Cancelled => {
-                self.ended.insert((record.lane, life.state, life.finished_at.unwrap_or_default(), row));
-                if let Some(at) = record.remove_at {
-                    self.removable.insert((at, row));
-                }
+    /// Puts a job into the indexes, or takes it out of them.
+    fn index(&mut self, record: &Record, is_in: bool) {
+        fn set<T: Ord>(index: &mut BTreeSet<T>, entry: T, is_in: bool) {
+            if is_in {
+                index.insert(entry);
+            } else {
+                index.remove(&entry);
             }
         }
-    }
-
-    fn unindex(&mut self, record: &Record) {
         let (row, life) = (record.row, &record.life);
         match life.state {
-            State::Scheduled => drop(self.due.remove(&(record.queue, life.due_at.unwrap_or(HELD), row))),
+            State::Scheduled => set(&mut self.due, (record.queue, life.due_at.unwrap_or(HELD), row), is_in),
             State::Ready => {
-                if let Some(group) = record.group {
-                    self.ready.remove(&(record.lane, group, record.ord));
+                if let Some(place) = record.group.map(|group| (record.lane, group, record.ord)) {
+                    if is_in {
+                        self.ready.insert(place, row)
+                    } else {
+                        self.ready.remove(&place)
+                    };
                 }
             }
             State::Active => {
-                self.active.remove(record.id, row);
+                if is_in {
+                    self.active.insert(record.id, row);
+                } else {
+                    self.active.remove(record.id, row);
+                }
                 if let Some(held) = &life.held {
-                    self.leases.remove(&(held.expires_at, row));
+                    set(&mut self.leases, (held.expires_at, row), is_in);
                     if life.cancel_requested {
-                        self.cancelling.remove(&(held.worker.clone(), row));
+                        set(&mut self.cancelling, (held.worker.clone(), row), is_in);
                     }
                 }
             }
             State::Succeeded | State::Failed | State::Cancelled => {
-                self.ended.remove(&(record.lane, life.state, life.finished_at.unwrap_or_default(), row));
+                let finished_at = life.finished_at.unwrap_or_default();
+                set(&mut self.ended, (record.lane, life.state, finished_at, row), is_in);
                 if let Some(at) = record.remove_at {
-                    self.removable.remove(&(at, row));
+                    set(&mut self.removable, (at, row), is_in);
                 }
             }
         }
@@ -206,14 +196,14 @@ impl JobTables for MemoryTables {
 
     fn insert_job(&mut self, Fresh { record, spec }: Fresh) -> Result<()> {
         self.jobs.ids.insert(record.id, record.row);
-        self.jobs.index(&record);
+        self.jobs.index(&record, true);
         self.jobs.entries.insert(record.row, Entry { record, spec, extra: None, log: None });
         Ok(())
     }
 
     fn update_job(&mut self, before: &Record, after: &Record) -> Result<()> {
-        self.jobs.unindex(before);
-        self.jobs.index(after);
+        self.jobs.index(before, false);
+        self.jobs.index(after, true);
         self.jobs.entry(after.row)?.record.clone_from(after);
         Ok(())
     }
@@ -227,7 +217,7 @@ impl JobTables for MemoryTables {
     }
 
     fn remove_job(&mut self, record: &Record) -> Result<()> {
-        self.jobs.unindex(record);
+        self.jobs.index(record, false);
         self.jobs.ids.remove(record.id, record.row);
         self.jobs.entries.remove(record.row);
         Ok(())

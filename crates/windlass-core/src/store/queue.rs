@@ -12,7 +12,7 @@ use crate::job::{
 };
 use crate::name::{Kind, Labels, QueueName, WORKER_LABELS_MAX, WorkerId};
 use crate::payload::Payload;
-use crate::retry::{RETRY_DELAY_MS_MAX, RetryAdvice, RetryPolicy};
+use crate::retry::RETRY_DELAY_MS_MAX;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -394,21 +394,6 @@ impl Outcome {
         let failure =
             Failure { class: FailureClass::Error, message: message.into(), attempt: 0, at: Timestamp::from_ms(0) };
         Self { lease, kind: OutcomeKind::Fail { failure, retry } }
-    }
-
-    /// It went wrong, and its own policy decides; `random` feeds the jitter. A policy that leaves it to the worker's code
-    /// (`ByKind`) is taken for the default one: whoever has such code says [`fail`](Self::fail).
-    pub fn fail_by_policy(job: &ClaimedJob, message: impl Into<String>, random: u64) -> Self {
-        let attempt = job.lease.attempt;
-        let advice = match job.spec.retry.advise(attempt, random) {
-            RetryAdvice::AskKind => RetryPolicy::default().advise(attempt, random),
-            advice => advice,
-        };
-        let retry = match advice {
-            RetryAdvice::AfterMs(ms) => Retry::AfterMs(ms),
-            RetryAdvice::Never | RetryAdvice::AskKind => Retry::Never,
-        };
-        Self::fail(job.lease, message, retry)
     }
 
     /// It was never begun; it goes back to its place.

@@ -53,15 +53,11 @@ async fn pages(store: &RedisStore, depth: Depth, what: &str) -> Result<Seen> {
         seen.entries += page.number()?;
         let oldest = maybe(&page.text()?)?;
         seen.oldest = [seen.oldest, oldest].into_iter().flatten().min();
-        while page.left() > 0 {
+        seen.wrong.extend(page.all(|page| {
             let mut one = page.list()?;
-            let kind = one.text()?;
-            let mut words = Vec::new();
-            while one.left() > 0 {
-                words.push(String::from_utf8_lossy(&one.bytes()?).into_owned());
-            }
-            seen.wrong.push((kind, words));
-        }
+            let word = |one: &mut Items| Ok(String::from_utf8_lossy(&one.bytes()?).into_owned());
+            Ok((one.text()?, one.all(word)?))
+        })?);
         if cursor == "0" {
             seen.whole = true;
             break;

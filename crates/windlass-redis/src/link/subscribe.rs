@@ -11,13 +11,10 @@ use super::{Conn, Link, Shared};
 use crate::error::{self, Refusal, timeout, unavailable};
 use crate::options::Topology;
 use bytes::Bytes;
-use futures::Stream;
 use redis::{PushInfo, PushKind, Value};
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -64,19 +61,6 @@ impl Subscription {
     /// The next event; `None` when the link has ended.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
-    }
-
-    /// The next event, if it is there already.
-    pub fn try_next(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
-    }
-}
-
-impl Stream for Subscription {
-    type Item = Event;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.events.poll_recv(cx)
     }
 }
 

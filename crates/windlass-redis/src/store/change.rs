@@ -3,7 +3,7 @@
 use super::RedisStore;
 use crate::directory::settings_text;
 use crate::record::{due_text, escape, payload_text};
-use crate::reply::{Items, illegal, number, odd, one, state, state_letter};
+use crate::reply::{Items, illegal, number, odd, one, sound, state, state_letter};
 use crate::scripts::AT;
 use bytes::Bytes;
 use std::ops::RangeInclusive;
@@ -45,9 +45,8 @@ impl Mode<'_> {
 impl RedisStore {
     pub(super) async fn change_jobs(&self, changes: Vec<Change>) -> Result<Vec<Result<Changed>>> {
         check_batch(changes.len())?;
-        let checks: Vec<Result<()>> = changes.iter().map(|change| change.op.check()).collect();
-        let sound = changes.iter().zip(&checks).filter(|(_, check)| check.is_ok());
-        let asked: Vec<Asked<'_>> = sound.map(|(change, _)| asked(change)).collect();
+        let (checks, sound) = sound(&changes, |change| change.op.check());
+        let asked: Vec<Asked<'_>> = sound.into_iter().map(asked).collect();
         let mut answers = self.apply(Mode::ONE, &asked).await?.into_iter();
         let missing = || Err(odd("an answer is missing"));
         let answer = |(check, change): (Result<()>, &Change)| {

@@ -4,16 +4,16 @@ use super::RedisStore;
 use super::enqueue::unreadable_queue;
 use crate::link::Call;
 use crate::record::{Head, class_name, escape, result_text};
-use crate::reply::{Items, hex_time, maybe_time, number, odd, state, text, time};
+use crate::reply::{Items, hex_time, maybe_time, number, odd, sound, state, text, time};
 use crate::scripts::AT;
 use bytes::Bytes;
 use std::sync::Arc;
 use windlass_core::engine::Effects;
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::{JobSpec, Lease, Retry, State};
-use windlass_core::name::QueueName;
+use windlass_core::name::{QueueName, WorkerId};
 use windlass_core::store::{
-    ClaimRequest, Claimed, ClaimedJob, Outcome, OutcomeKind, RenewRequest, Renewed, ReportRequest, Reported,
+    ClaimRequest, Claimed, ClaimedJob, Outcome, OutcomeKind, RenewRequest, Renewal, Renewed, ReportRequest, Reported,
     ReportedAndClaimed, check_batch,
 };
 use windlass_core::time::Timestamp;
@@ -149,11 +149,10 @@ impl RedisStore {
 
     pub(super) async fn renew_leases(&self, request: RenewRequest) -> Result<Vec<Result<Renewed>>> {
         check_batch(request.renewals.len())?;
-        let checks: Vec<Result<()>> = request.renewals.iter().map(windlass_core::store::Renewal::check).collect();
-        let sound = checks.iter().filter(|check| check.is_ok()).count();
+        let (checks, sound) = sound(&request.renewals, Renewal::check);
         let mut call = self.caller.script(AT.renew);
-        call.arg_fmt(sound);
-        for (renewal, _) in request.renewals.iter().zip(&checks).filter(|(_, check)| check.is_ok()) {
+        call.arg_fmt(sound.len());
+        for renewal in sound {
             call.arg_fmt(renewal.lease.job).arg_fmt(renewal.lease.token);
             match renewal.lease_ms {
                 Some(ms) => call.arg_fmt(ms),
@@ -170,10 +169,10 @@ impl RedisStore {
 
     pub(super) async fn report_outcomes(&self, request: ReportRequest) -> Result<Vec<Result<Reported>>> {
         check_batch(request.outcomes.len())?;
-        let checks = checks(&request.outcomes);
+        let (checks, sound) = sound(&request.outcomes, |outcome| outcome.kind.check());
         let mut call = self.caller.script(AT.report);
         call.arg("0");
-        add_report(&mut call, &request, &checks)?;
+        add_report(&mut call, &request.worker, &sound)?;
         let mut items = Items::of(self.caller.run_durably(call).await?)?;
         items.text()?;
         self.reported(&mut items, checks, &request.outcomes)
@@ -189,11 +188,11 @@ impl RedisStore {
         let mark = self.caller.signals.mark();
         self.look_again(&claim.queues).await?;
         for plan in 0..PLANS_MAX {
-            let checks = checks(&report.outcomes);
+            let (checks, sound) = sound(&report.outcomes, |outcome| outcome.kind.check());
             let mut call = self.caller.script(AT.report);
             call.arg("1");
             let listens = self.add_claim(&mut call, &claim);
-            add_report(&mut call, &report, &checks)?;
+            add_report(&mut call, &report.worker, &sound)?;
             let items = Items::of(self.caller.run_durably(call).await?)?;
             if let Answered::Done(mut items) = answered(items, &claim)? {
                 let reported = self.reported(&mut items, checks, &report.outcomes)?;
@@ -241,10 +240,6 @@ fn never_settles() -> Error {
     Error::Unavailable { reason: "the queues change faster than a claim can be planned".to_owned() }
 }
 
-fn checks(outcomes: &[Outcome]) -> Vec<Result<()>> {
-    outcomes.iter().map(|outcome| outcome.kind.check()).collect()
-}
-
 /// What the first word of an answer says about the claim.
 fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     let word = items.text()?;
@@ -257,11 +252,9 @@ fn answered(mut items: Items, request: &ClaimRequest) -> Result<Answered> {
     }
 }
 
-fn add_report(call: &mut Call<'_>, request: &ReportRequest, checks: &Vec<Result<()>>) -> Result<()> {
-    let sound: Vec<&Outcome> =
-        request.outcomes.iter().zip(checks).filter(|(_, check)| check.is_ok()).map(|(outcome, _)| outcome).collect();
+fn add_report(call: &mut Call<'_>, worker: &WorkerId, sound: &[&Outcome]) -> Result<()> {
     call.reserve(sound.len() + 8, 40 * sound.len() + 64);
-    call.arg(request.worker.as_str()).arg_fmt(sound.len());
+    call.arg(worker.as_str()).arg_fmt(sound.len());
     // Most are mere successes, many under one token: those need nothing but their ids.
     for run in sound.chunk_by(|one, next| is_mere(one) && is_mere(next) && one.lease.token == next.lease.token) {
         let [first, ..] = run else { continue };

@@ -2,10 +2,10 @@
 
 use super::RedisStore;
 use super::status::{Group, meter};
-use super::workers::worker;
+use super::workers::workers;
 use crate::directory::settings_of;
 use crate::record::{Read, failures, read};
-use crate::reply::{Items, number, odd, text};
+use crate::reply::{Items, number, odd};
 use crate::scripts::AT;
 use windlass_core::id::JobId;
 use windlass_core::job::{Failure, State};
@@ -140,21 +140,9 @@ impl Facts {
                 return Ok(Reason::GroupRateLimited { group, until });
             }
         }
-        let mut live = Vec::new();
-        while self.workers.left() > 0 {
-            self.workers.bytes()?;
-            let stored = self.workers.bytes()?;
-            live.extend(
-                text(&stored)
-                    .ok()
-                    .and_then(|stored| worker(stored, now))
-                    .filter(|worker| worker.live)
-                    .map(|worker| worker.beat),
-            );
-        }
         // By id, as everywhere: which of two equally good workers is named must not depend on a hash.
-        live.sort_by(|a, b| a.worker.cmp(&b.worker));
-        let live: Vec<_> = live.iter().collect();
+        let workers = workers(&mut self.workers, now)?;
+        let live: Vec<_> = workers.iter().filter(|worker| worker.live).map(|worker| &worker.beat).collect();
         Ok(Reason::of_workers(&live, &spec.queue, spec.kind.clone(), &spec.labels))
     }
 }

@@ -41,10 +41,7 @@ impl Feed for RedisStore {
         if after + 1 < items.number()? {
             return Ok(FeedPage { gap: true, entries: Vec::new(), next: FeedCursor(end) });
         }
-        let mut entries = Vec::with_capacity(items.left());
-        while items.left() > 0 {
-            entries.push(entry(items.list()?)?);
-        }
+        let entries = items.all(|items| entry(items.list()?))?;
         let next = entries.last().map_or(FeedCursor(after), |entry| entry.cursor);
         Ok(FeedPage { gap: false, entries, next })
     }

@@ -222,10 +222,7 @@ impl RedisStore {
         let mut items = self.caller.items(call).await?;
         let (more, last) = (items.text()? == "1", items.bytes()?);
         let looked_at = usize::try_from(items.number()?).unwrap_or(usize::MAX);
-        let mut stored = Vec::with_capacity(items.left() / 5);
-        while items.left() > 0 {
-            stored.extend(Entry::read(&mut items)?);
-        }
+        let stored: Vec<Entry> = items.all(Entry::read)?.into_iter().flatten().collect();
         let records: Vec<&Bytes> = stored.iter().filter_map(|entry| entry.record.as_ref()).collect();
         self.know_lanes(&records).await?;
         let mut found = Vec::with_capacity(stored.len());

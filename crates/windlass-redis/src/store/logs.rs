@@ -1,7 +1,7 @@
 //! Logs of jobs: a line each, `attempt time stream text`.
 
 use super::RedisStore;
-use crate::reply::{Items, number, odd};
+use crate::reply::{Items, number, odd, sound};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -38,10 +38,10 @@ fn lost_line() -> (u32, LogLine) {
 impl LogSink for RedisStore {
     async fn append_logs(&self, appends: Vec<LogAppend>) -> Result<Vec<Result<u64>>> {
         LogAppend::check_batch(&appends)?;
-        let checks: Vec<Result<()>> = appends.iter().map(LogAppend::check).collect();
+        let (checks, sound) = sound(&appends, LogAppend::check);
         let mut call = self.caller.script(AT.append_logs);
-        call.arg_fmt(LOG_LINES_MAX).arg_fmt(checks.iter().filter(|check| check.is_ok()).count());
-        for (append, _) in appends.iter().zip(&checks).filter(|(_, check)| check.is_ok()) {
+        call.arg_fmt(LOG_LINES_MAX).arg_fmt(sound.len());
+        for append in sound {
             call.arg_fmt(append.lease.job).arg_fmt(append.lease.token);
             call.arg_fmt(append.first).arg_fmt(append.lines.len());
             for line in &append.lines {
@@ -67,10 +67,7 @@ impl LogSink for RedisStore {
             other => return Err(odd(other)),
         }
         let (first, next) = (items.number()?, items.number()?);
-        let mut lines = Vec::with_capacity(items.left());
-        while items.left() > 0 {
-            lines.push(line(&items.bytes()?).unwrap_or_else(lost_line));
-        }
+        let lines = items.all(|items| Ok(line(&items.bytes()?).unwrap_or_else(lost_line)))?;
         let first = if request.from > from { request.from } else { first };
         Ok(LogPage { first, lines, next })
     }

@@ -81,11 +81,8 @@ impl ScheduleStore for RedisStore {
     async fn schedules(&self) -> Result<Vec<Schedule>> {
         self.caller.signals.check_open()?;
         let stored = self.caller.link.command(&Command::new("HVALS").arg(self.caller.keys.schedules())).await?;
-        let mut items = Items::of(stored)?;
-        let mut all = Vec::with_capacity(items.left());
-        while items.left() > 0 {
-            all.extend(readable(&items.bytes()?));
-        }
+        let found = Items::of(stored)?.all(|items| Ok(readable(&items.bytes()?)))?;
+        let mut all: Vec<Schedule> = found.into_iter().flatten().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }

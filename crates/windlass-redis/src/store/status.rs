@@ -98,13 +98,12 @@ impl RedisStore {
         call.arg(request.queue.as_str()).arg_fmt(from).arg_fmt(to);
         let mut items = self.caller.items(call).await?;
         found(&mut items, &request.queue)?;
-        let mut minutes = Vec::with_capacity(items.left() / 2);
-        while items.left() > 0 {
+        let minutes = items.all(|items| {
             let (at, stored) = (items.text()?, items.bytes()?);
             // A minute that is damaged is one of which nothing is known.
-            minutes.extend(text(&stored).and_then(|stored| minute(&at, stored)));
-        }
-        Ok(minutes)
+            Ok(text(&stored).and_then(|stored| minute(&at, stored)).ok())
+        })?;
+        Ok(minutes.into_iter().flatten().collect())
     }
 
     pub(super) async fn set(&self, setting: Setting) -> Result<()> {

@@ -105,8 +105,7 @@ impl Groups {
         self.names.retain(|(of, _), _| *of != queue);
         let groups = &self.groups;
         self.dirty.retain(|id, _| groups.contains_key(id));
-        db.run("DELETE FROM windlass_group WHERE queue=?1", [Col(queue.0)])?;
-        Ok(())
+        db.run("DELETE FROM windlass_group WHERE queue=?1", [Col(queue.0)])
     }
 
     fn flush_subs<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
@@ -158,7 +157,7 @@ impl Groups {
                             Col(group.queue.0),
                             name
                         ],
-                    )?
+                    )?;
                 }
             };
         }

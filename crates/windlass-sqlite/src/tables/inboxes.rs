@@ -2,7 +2,7 @@
 //! memory, too. What was handled goes later, many items at a time; the run says where its inbox begins.
 
 use super::limit;
-use super::moves::{ROWS, many};
+use super::moves::{many, put_rows};
 use super::places::bind;
 use crate::db::{Db, Source};
 use crate::values::{Col, Json, json};
@@ -110,19 +110,14 @@ impl Inboxes {
     pub(super) fn remove<C: Source>(&mut self, db: &mut Db<C>, run: u64) -> Result<()> {
         self.flush(db)?;
         self.forget(run);
-        db.run("DELETE FROM windlass_inbox WHERE run=?1", [Col(run)])?;
-        Ok(())
+        db.run("DELETE FROM windlass_inbox WHERE run=?1", [Col(run)])
     }
 
     /// Writes what was added, and removes what was handled.
     pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        let (many, rest) = self.added.as_chunks::<ROWS>();
-        for added in many {
-            put(db, &PUT_MANY, added)?;
-        }
-        for added in rest {
-            put(db, PUT, std::slice::from_ref(added))?;
-        }
+        put_rows(db, (PUT, &PUT_MANY), &self.added, |statement, at, (run, number, item)| {
+            bind(statement, at, &[&Col(*run), &Col(*number), item])
+        })?;
         self.added.clear();
         for (run, to) in self.handled.drain(..) {
             db.run("DELETE FROM windlass_inbox WHERE run=?1 AND number<?2", params![Col(run), Col(to)])?;
@@ -137,15 +132,4 @@ impl Inboxes {
             self.kept = 0;
         }
     }
-}
-
-fn put<C: Source>(db: &mut Db<C>, sql: &'static str, added: &[(u64, u64, String)]) -> Result<()> {
-    db.run_bound(sql, |statement| {
-        let mut at = 1;
-        for (run, number, item) in added {
-            at = bind(statement, at, &[&Col(*run), &Col(*number), item])?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }

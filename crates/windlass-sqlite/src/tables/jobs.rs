@@ -93,8 +93,7 @@ impl<C: Source> JobTables for SqliteTables<C> {
                 record.dedup,
                 record.run.map(Col)
             ],
-        )?;
-        Ok(())
+        )
     }
 
     fn spec(&mut self, row: Row) -> Result<Arc<JobSpec>> {
@@ -145,8 +144,7 @@ impl<C: Source> JobTables for SqliteTables<C> {
         states.db().run("DELETE FROM windlass_job WHERE row=?1", row)?;
         states.db().run("DELETE FROM windlass_payload WHERE row=?1", row)?;
         states.db().run("DELETE FROM windlass_extra WHERE row=?1", row)?;
-        states.db().run("DELETE FROM windlass_log WHERE row=?1", row)?;
-        Ok(())
+        states.db().run("DELETE FROM windlass_log WHERE row=?1", row)
     }
 
     fn ready(&mut self, lane: LaneId, group: GroupId, after: Option<Ord64>, limit: usize) -> Result<Vec<(Ord64, Row)>> {

@@ -44,6 +44,23 @@ pub(super) fn many(one: &str) -> String {
     format!("{one}{}", format!(",{row}").repeat(ROWS - 1))
 }
 
+/// Puts rows: `ROWS` with each statement `many`, and those that are left one by one.
+pub(super) fn put_rows<C: Source, T>(
+    db: &mut Db<C>,
+    (one, many): (&'static str, &'static str),
+    rows: &[T],
+    bind: impl Fn(&mut Statement<'_>, usize, &T) -> rusqlite::Result<usize>,
+) -> Result<()> {
+    let mut put = |sql, rows: &[T]| {
+        let bind_all =
+            |statement: &mut Statement<'_>| rows.iter().try_fold(1, |at, row| bind(statement, at, row)).map(drop);
+        db.run_bound(sql, bind_all).map(drop)
+    };
+    let (chunks, rest) = rows.as_chunks::<ROWS>();
+    chunks.iter().try_for_each(|rows| put(many, rows))?;
+    rest.iter().try_for_each(|row| put(one, std::slice::from_ref(row)))
+}
+
 /// Neighbours among the ready jobs of a group in a lane: all between the first and the last.
 #[derive(Clone, Copy, Debug)]
 struct Streak {

@@ -33,32 +33,28 @@ fn only_renewed(before: &Record, after: &Record) -> bool {
 
 fn renew<C: Source>(states: &mut States<'_, C>, after: &Record) -> Result<()> {
     let expires_at = after.life.held.as_ref().map(|held| Col(held.expires_at));
-    states
-        .db()
-        .run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at])
-        .map(drop)
+    states.db().run("UPDATE windlass_active SET expires_at=?2 WHERE row=?1", params![Col(after.row.0), expires_at])
 }
 
 /// Takes a job out of its state.
 pub(super) fn take<C: Source>(states: &mut States<'_, C>, record: &Record) -> Result<()> {
     let row = Col(record.row.0);
-    let taken = match record.state() {
+    match record.state() {
         State::Scheduled => states.db().run("DELETE FROM windlass_scheduled WHERE row=?1", [row]),
         State::Ready => {
             let group = record.group.map(|id| Col(id.0));
             let sql = "DELETE FROM windlass_ready WHERE lane=?1 AND grp=?2 AND ord=?3 AND row=?4";
             states.db().run(sql, params![Col(record.lane.0), group, record.ord.0, row])
         }
-        State::Active => return take_active(states, record.row),
+        State::Active => take_active(states, record.row),
         State::Succeeded | State::Failed | State::Cancelled => {
             states.db().run("DELETE FROM windlass_ended WHERE row=?1", [row])
         }
-    };
-    taken.map(drop)
+    }
 }
 
 pub(super) fn take_active<C: Source>(states: &mut States<'_, C>, row: Row) -> Result<()> {
-    states.db().run("DELETE FROM windlass_active WHERE row=?1", [Col(row.0)]).map(drop)
+    states.db().run("DELETE FROM windlass_active WHERE row=?1", [Col(row.0)])
 }
 
 /// Takes a job out of every state, wherever a damaged row may say that it is. Looks through all ready jobs.
@@ -67,8 +63,7 @@ pub(super) fn take_everywhere<C: Source>(states: &mut States<'_, C>, row: Row) -
     states.db().run("DELETE FROM windlass_scheduled WHERE row=?1", row)?;
     states.db().run("DELETE FROM windlass_ready WHERE row=?1", row)?;
     states.db().run("DELETE FROM windlass_active WHERE row=?1", row)?;
-    states.db().run("DELETE FROM windlass_ended WHERE row=?1", row)?;
-    Ok(())
+    states.db().run("DELETE FROM windlass_ended WHERE row=?1", row)
 }
 
 /// Puts a job into its state.

@@ -118,13 +118,11 @@ impl<C: Source> QueueTables for SqliteTables<C> {
         let db = self.db.others();
         db.run("DELETE FROM windlass_lane WHERE queue=?1", [Col(id.0)])?;
         db.run("DELETE FROM windlass_queue WHERE id=?1", [Col(id.0)])?;
-        db.run("DELETE FROM windlass_minute WHERE queue=?1", [Col(id.0)])?;
-        Ok(())
+        db.run("DELETE FROM windlass_minute WHERE queue=?1", [Col(id.0)])
     }
 
     fn remove_lane(&mut self, id: LaneId) -> Result<()> {
         self.queue_map()?.remove_lane(id);
-        self.db.others().run("DELETE FROM windlass_lane WHERE id=?1", [Col(id.0)])?;
-        Ok(())
+        self.db.others().run("DELETE FROM windlass_lane WHERE id=?1", [Col(id.0)])
     }
 }

@@ -124,13 +124,12 @@ impl<C: Source> DedupTables for SqliteTables<C> {
 
     fn put_dedup(&mut self, key: [u8; 16], row: Option<DedupRow>) -> Result<()> {
         match row {
-            None => self.db.others().run("DELETE FROM windlass_dedup WHERE key=?1", [key])?,
+            None => self.db.others().run("DELETE FROM windlass_dedup WHERE key=?1", [key]),
             Some(row) => self.db.others().run(
                 "INSERT OR REPLACE INTO windlass_dedup(key,owner,until,sticky,successor) VALUES(?1,?2,?3,?4,?5)",
                 params![key, Col(row.owner), row.until.map(Col), row.sticky, row.successor.map(Col)],
-            )?,
-        };
-        Ok(())
+            ),
+        }
     }
 
     fn expired_dedup(&mut self, until: Timestamp, max: usize) -> Result<Vec<[u8; 16]>> {
@@ -161,8 +160,7 @@ impl<C: Source> WorkerTables for SqliteTables<C> {
                    ON CONFLICT DO UPDATE SET at=excluded.at,request_id=excluded.request_id,fingerprint=excluded.fingerprint,\
                    token=excluded.token,claimed=excluded.claimed";
         let (request_id, fingerprint, token) = (Col(memo.request_id), Col(memo.fingerprint), Col(memo.token));
-        self.db.others().run(sql, params![worker.as_str(), Col(now), request_id, fingerprint, token, claimed])?;
-        Ok(())
+        self.db.others().run(sql, params![worker.as_str(), Col(now), request_id, fingerprint, token, claimed])
     }
 
     fn report_memo(&mut self, worker: &WorkerId) -> Result<ReportMemo> {
@@ -183,13 +181,12 @@ impl<C: Source> WorkerTables for SqliteTables<C> {
         }
         let sql = "INSERT INTO windlass_memo(worker,at,reported) VALUES(?1,?2,?3) \
                    ON CONFLICT DO UPDATE SET at=excluded.at,reported=excluded.reported";
-        self.db.others().run(sql, params![worker.as_str(), Col(now), bytes])?;
-        Ok(())
+        self.db.others().run(sql, params![worker.as_str(), Col(now), bytes])
     }
 
     fn prune_memos(&mut self, before: Timestamp, max: usize) -> Result<u64> {
         let sql = "DELETE FROM windlass_memo WHERE worker IN (SELECT worker FROM windlass_memo WHERE at<?1 LIMIT ?2)";
-        Ok(self.db.others().run(sql, params![Col(before), limit(max)])? as u64)
+        Ok(self.db.others().run_counted(sql, params![Col(before), limit(max)])? as u64)
     }
 
     fn worker(&mut self, id: &WorkerId) -> Result<Option<Worker>> {
@@ -204,13 +201,11 @@ impl<C: Source> WorkerTables for SqliteTables<C> {
         let sql = "INSERT OR REPLACE INTO windlass_worker(id,since,seen_at,beat) VALUES(?1,?2,?3,?4)";
         self.db
             .others()
-            .run(sql, params![worker.id().as_str(), Col(worker.since), Col(worker.seen_at), json(&worker.beat)?])?;
-        Ok(())
+            .run(sql, params![worker.id().as_str(), Col(worker.since), Col(worker.seen_at), json(&worker.beat)?])
     }
 
     fn remove_worker(&mut self, id: &WorkerId) -> Result<()> {
-        self.db.others().run("DELETE FROM windlass_worker WHERE id=?1", [id.as_str()])?;
-        Ok(())
+        self.db.others().run("DELETE FROM windlass_worker WHERE id=?1", [id.as_str()])
     }
 
     fn workers(&mut self) -> Result<Vec<Worker>> {
@@ -242,7 +237,7 @@ impl<C: Source> MetricTables for SqliteTables<C> {
         self.minutes.open.clear();
         let sql = "DELETE FROM windlass_minute WHERE (queue,minute) IN \
                    (SELECT queue,minute FROM windlass_minute WHERE minute<?1 LIMIT ?2)";
-        Ok(self.db.others().run(sql, params![before, limit(max)])? as u64)
+        Ok(self.db.others().run_counted(sql, params![before, limit(max)])? as u64)
     }
 }
 
@@ -254,13 +249,11 @@ impl<C: Source> ScheduleTables for SqliteTables<C> {
     fn put_schedule(&mut self, schedule: Schedule) -> Result<()> {
         let sql = "INSERT OR REPLACE INTO windlass_schedule(name,paused,next_tick,body) VALUES(?1,?2,?3,?4)";
         let next = schedule.next_tick.map(Col);
-        self.db.others().run(sql, params![schedule.name.as_str(), schedule.paused, next, json(&schedule)?])?;
-        Ok(())
+        self.db.others().run(sql, params![schedule.name.as_str(), schedule.paused, next, json(&schedule)?])
     }
 
     fn remove_schedule(&mut self, name: &ScheduleName) -> Result<()> {
-        self.db.others().run("DELETE FROM windlass_schedule WHERE name=?1", [name.as_str()])?;
-        Ok(())
+        self.db.others().run("DELETE FROM windlass_schedule WHERE name=?1", [name.as_str()])
     }
 
     fn schedules(&mut self) -> Result<Vec<Schedule>> {

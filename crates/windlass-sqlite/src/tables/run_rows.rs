@@ -161,8 +161,7 @@ impl RunRows {
         self.defined.clear();
         let sql = "DELETE FROM windlass_definition WHERE hash=?1 \
                    AND NOT EXISTS (SELECT 1 FROM windlass_run WHERE definition_hash=?1)";
-        db.run(sql, [hash])?;
-        Ok(())
+        db.run(sql, [hash])
     }
 
     /// Writes what has changed.
@@ -195,9 +194,9 @@ impl RunRows {
 fn update<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Result<()> {
     let held = row.held.as_ref();
     let changed = if let Some(held) = held.filter(|_| row.ready.is_none() && *row == but(before, |is| hold(is, row))) {
-        db.run(HOLD, params![Col(row.seq), held.worker.as_str(), Col(held.token), Col(held.expires_at)])?
+        db.run_counted(HOLD, params![Col(row.seq), held.worker.as_str(), Col(held.token), Col(held.expires_at)])?
     } else if row.look_at() == before.look_at() && *row == but(before, |is| tell(is, row)) {
-        db.run(TELL, params![Col(row.seq), Col(row.inbox_next), Col(row.changed_at), row.ready.map(Col)])?
+        db.run_counted(TELL, params![Col(row.seq), Col(row.inbox_next), Col(row.changed_at), row.ready.map(Col)])?
     } else {
         update_all(db, before, row)?
     };
@@ -247,7 +246,7 @@ fn update_all<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Resul
     } else {
         (UPDATE_ALL, 17)
     };
-    db.run(sql, &values[..count])
+    db.run_counted(sql, &values[..count])
 }
 
 fn insert<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
@@ -280,6 +279,5 @@ fn insert<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
             row.look_at().map(Col),
             row.remove_at().map(Col)
         ],
-    )?;
-    Ok(())
+    )
 }

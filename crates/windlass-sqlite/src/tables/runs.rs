@@ -4,7 +4,7 @@
 //! histories is only ever added at the end of its table, one row for a step: runs take turns, and rows in the order of runs
 //! would be spread over as many pages.
 
-use super::moves::{ROWS, many};
+use super::moves::{many, put_rows};
 use super::places::bind;
 use super::run_rows::read_id;
 use super::{SqliteTables, limit};
@@ -61,13 +61,9 @@ fn unpack(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Histories {
     /// Writes what was added.
     pub(super) fn flush<C: Source>(&mut self, db: &mut Db<C>) -> Result<()> {
-        let (many, rest) = self.added.as_chunks::<ROWS>();
-        for added in many {
-            put_steps(db, &PUT_STEPS, added)?;
-        }
-        for added in rest {
-            put_steps(db, PUT_STEP, std::slice::from_ref(added))?;
-        }
+        put_rows(db, (PUT_STEP, &PUT_STEPS), &self.added, |statement, at, Added { run, first, entries }| {
+            bind(statement, at, &[&Col(*run), &Col(*first), &entries.as_slice()])
+        })?;
         self.added.clear();
         Ok(())
     }
@@ -98,17 +94,6 @@ impl Histories {
         })?;
         Ok(found)
     }
-}
-
-fn put_steps<C: Source>(db: &mut Db<C>, sql: &'static str, added: &[Added]) -> Result<()> {
-    db.run_bound(sql, |statement| {
-        let mut at = 1;
-        for Added { run, first, entries } in added {
-            at = bind(statement, at, &[&Col(*run), &Col(*first), &entries.as_slice()])?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }
 
 fn bytes(row: &SqlRow<'_>) -> rusqlite::Result<Bytes> {
@@ -152,14 +137,14 @@ impl<C: Source> RunTables for SqliteTables<C> {
 
     fn set_run_aside(&mut self, id: RunId) -> Result<()> {
         let sql = "UPDATE windlass_run SET ready=NULL,look_at=NULL WHERE id=?1";
-        self.db.others().run(sql, [Col(id)]).map(drop)
+        self.db.others().run(sql, [Col(id)])
     }
 
     fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
         let number = self.number(id)?;
         self.run_rows.put_definition(self.db.others(), id, &definition)?;
         let sql = "INSERT OR REPLACE INTO windlass_run_input(run,input) VALUES(?1,?2)";
-        self.db.others().run(sql, params![Col(number), input.as_ref()]).map(drop)
+        self.db.others().run(sql, params![Col(number), input.as_ref()])
     }
 
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {

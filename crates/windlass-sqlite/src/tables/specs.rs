@@ -103,8 +103,7 @@ pub(super) fn columns(spec: &JobSpec) -> Result<Columns<'_>> {
 
 pub(super) fn put_payload<C: Source>(db: &mut Db<C>, row: Row, bytes: &[u8]) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO windlass_payload(row,payload) VALUES(?1,?2)";
-    db.run(sql, params![Col(row.0), bytes])?;
-    Ok(())
+    db.run(sql, params![Col(row.0), bytes])
 }
 
 pub(super) fn replace<C: Source>(states: &mut States<'_, C>, row: Row, spec: &JobSpec) -> Result<()> {
@@ -113,7 +112,7 @@ pub(super) fn replace<C: Source>(states: &mut States<'_, C>, row: Row, spec: &Jo
     let sql = "UPDATE windlass_job SET payload=?2,content_type=?3,rest=?4 WHERE row=?1";
     db.run(sql, params![Col(row.0), payload, content_type, rest])?;
     match payload {
-        Some(_) => db.run("DELETE FROM windlass_payload WHERE row=?1", [Col(row.0)]).map(drop),
+        Some(_) => db.run("DELETE FROM windlass_payload WHERE row=?1", [Col(row.0)]),
         None => put_payload(db, row, &spec.payload.bytes),
     }
 }
@@ -144,8 +143,7 @@ pub(super) fn put_extra<C: Source>(db: &mut Db<C>, row: Row, extra: &Extra) -> R
     let bytes = result.map(|result| result.bytes.as_ref());
     let kind = result.and_then(|result| content_type(&result.content_type));
     let held = extra.held_due_at.map(Col);
-    db.run(sql, params![Col(row.0), progress, bytes, kind, outputs, failures, held])?;
-    Ok(())
+    db.run(sql, params![Col(row.0), progress, bytes, kind, outputs, failures, held])
 }
 
 fn stream_code(stream: LogStream) -> i64 {
@@ -199,7 +197,6 @@ impl<C: Source> LogTables for SqliteTables<C> {
     }
 
     fn trim_log(&mut self, row: Row, before: u64) -> Result<()> {
-        self.db.others().run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])?;
-        Ok(())
+        self.db.others().run("DELETE FROM windlass_log WHERE row=?1 AND number<?2", [Col(row.0), Col(before)])
     }
 }

@@ -20,7 +20,11 @@ pub(super) type NameTest = fn(&str) -> bool;
 #[async_trait]
 pub(super) trait Blobs: fmt::Debug + Send + Sync + 'static {
     /// Writes an object, in the place of one of the same name.
-    async fn put(&self, name: &str, content: Vec<Bytes>) -> ArtifactResult<()>;
+    async fn put(&self, name: &str, content: Vec<Bytes>) -> ArtifactResult<()> {
+        let mut upload = self.begin(name).await?;
+        upload.put_part(content).await?;
+        upload.complete().await
+    }
 
     /// Begins an object that is written in parts and appears when it is complete.
     async fn begin(&self, name: &str) -> ArtifactResult<Box<dyn Upload>>;
@@ -92,12 +96,6 @@ impl FileBlobs {
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
-
-    fn begin_file(&self, name: &str) -> FileUpload {
-        let path = self.path(name);
-        let unfinished = path.with_file_name(format!("{UNFINISHED}{:016x}", self.random.next_u64()));
-        FileUpload { root: Arc::clone(&self.root), name: name.to_owned(), path, unfinished, file: None }
-    }
 }
 
 impl fmt::Debug for FileBlobs {
@@ -108,14 +106,10 @@ impl fmt::Debug for FileBlobs {
 
 #[async_trait]
 impl Blobs for FileBlobs {
-    async fn put(&self, name: &str, content: Vec<Bytes>) -> ArtifactResult<()> {
-        let mut upload = self.begin_file(name);
-        upload.put_part(content).await?;
-        upload.complete().await
-    }
-
     async fn begin(&self, name: &str) -> ArtifactResult<Box<dyn Upload>> {
-        Ok(Box::new(self.begin_file(name)))
+        let path = self.path(name);
+        let unfinished = path.with_file_name(format!("{UNFINISHED}{:016x}", self.random.next_u64()));
+        Ok(Box::new(FileUpload { root: Arc::clone(&self.root), name: name.to_owned(), path, unfinished, file: None }))
     }
 
     async fn get(&self, name: &str) -> ArtifactResult<Option<Blob>> {
@@ -265,19 +259,10 @@ fn sync_folders(root: &Path, path: &Path) -> io::Result<()> {
 #[derive(Default)]
 pub(super) struct MemoryBlobs(Arc<Mutex<BTreeMap<String, Bytes>>>);
 
-impl fmt::Debug for MemoryBlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MemoryBlobs")
-    }
-}
+opaque_debug!(MemoryBlobs);
 
 #[async_trait]
 impl Blobs for MemoryBlobs {
-    async fn put(&self, name: &str, content: Vec<Bytes>) -> ArtifactResult<()> {
-        self.0.lock().insert(name.to_owned(), content.concat().into());
-        Ok(())
-    }
-
     async fn begin(&self, name: &str) -> ArtifactResult<Box<dyn Upload>> {
         Ok(Box::new(MemoryUpload { objects: Arc::clone(&self.0), name: name.to_owned(), content: Vec::new() }))
     }

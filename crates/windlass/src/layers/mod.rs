@@ -45,12 +45,12 @@ mod service;
 mod timeout;
 mod trace;
 
-pub use catch_panic::{CatchPanic, CatchPanicService};
-pub use limit::{Limit, LimitService};
+pub use catch_panic::CatchPanic;
+pub use limit::Limit;
 pub(crate) use service::{Around, around};
-pub use service::{HandlerFuture, HandlerService, Returned};
-pub use timeout::{Timeout, TimeoutService};
-pub use trace::{Trace, TraceService};
+pub use service::{HandlerFuture, HandlerService, Layered, Returned};
+pub use timeout::Timeout;
+pub use trace::Trace;
 pub use {tower_layer, tower_service};
 
 use crate::{Ctx, JobError};

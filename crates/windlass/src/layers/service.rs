@@ -4,7 +4,6 @@ use crate::context::{CallGuard, Ctx};
 use crate::error::JobError;
 use crate::handler::One;
 use futures::future::BoxFuture;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,11 +41,7 @@ impl Service<Ctx> for HandlerService {
     }
 }
 
-impl fmt::Debug for HandlerService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandlerService")
-    }
-}
+opaque_debug!(HandlerService);
 
 /// A handler at work. When it is dropped, whatever the handler has left running, a thread perhaps, is told to stop.
 pub struct HandlerFuture {
@@ -62,11 +57,55 @@ impl Future for HandlerFuture {
     }
 }
 
-impl fmt::Debug for HandlerFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandlerFuture")
+opaque_debug!(HandlerFuture);
+
+/// What a layer can be put around.
+pub trait Inner: Service<Ctx, Response: Send, Error = JobError, Future: Send> + Clone + Send + 'static {}
+
+impl<S: Service<Ctx, Response: Send, Error = JobError, Future: Send> + Clone + Send + 'static> Inner for S {}
+
+/// A call of a service inside of layers.
+pub(super) type Attempt<S> = BoxFuture<'static, Result<<S as Service<Ctx>>::Response, JobError>>;
+
+/// A layer of ours: what it does about one attempt.
+pub trait Wrap: Clone {
+    /// Calls what is inside of it.
+    fn call<S: Inner>(&self, inner: &mut S, ctx: Ctx) -> Attempt<S>;
+}
+
+/// A service with one of the layers of this module around it.
+#[derive(Clone, Debug)]
+pub struct Layered<L, S> {
+    layer: L,
+    inner: S,
+}
+
+impl<L: Wrap, S: Inner> Service<Ctx> for Layered<L, S> {
+    type Response = S::Response;
+    type Error = JobError;
+    type Future = Attempt<S>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JobError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, ctx: Ctx) -> Self::Future {
+        self.layer.call(&mut self.inner, ctx)
     }
 }
+
+macro_rules! layers {
+    ($($layer:ty),+) => {
+        $(impl<S> Layer<S> for $layer {
+            type Service = Layered<Self, S>;
+
+            fn layer(&self, inner: S) -> Self::Service {
+                Layered { layer: self.clone(), inner }
+            }
+        })+
+    };
+}
+layers!(super::CatchPanic, super::Limit, super::Timeout, super::Trace);
 
 /// Puts a layer around a handler.
 pub(crate) type Around = Box<dyn Fn(One) -> One + Send>;

@@ -1,11 +1,8 @@
 //! A span for every attempt.
 
+use super::service::{Attempt, Inner, Wrap};
 use super::{Ctx, JobError};
-use futures::future::BoxFuture;
-use std::task::{Context, Poll};
 use tokio::time::Instant;
-use tower_layer::Layer;
-use tower_service::Service;
 use tracing::{Instrument, Span};
 
 /// Runs every attempt in a span `attempt` with `job`, `kind`, `queue` and `attempt`; when it ends, `outcome` (`succeeded`,
@@ -20,35 +17,8 @@ impl Trace {
     }
 }
 
-impl<S> Layer<S> for Trace {
-    type Service = TraceService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        TraceService { inner }
-    }
-}
-
-/// A service with [`Trace`] around it.
-#[derive(Clone, Debug)]
-pub struct TraceService<S> {
-    inner: S,
-}
-
-impl<S> Service<Ctx> for TraceService<S>
-where
-    S: Service<Ctx, Error = JobError>,
-    S::Response: Send,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = JobError;
-    type Future = BoxFuture<'static, Result<S::Response, JobError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JobError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, ctx: Ctx) -> Self::Future {
+impl Wrap for Trace {
+    fn call<S: Inner>(&self, inner: &mut S, ctx: Ctx) -> Attempt<S> {
         let span = tracing::info_span!(
             "attempt",
             job = %ctx.id(),
@@ -58,7 +28,7 @@ where
             outcome = tracing::field::Empty,
             ms = tracing::field::Empty,
         );
-        let call = span.in_scope(|| self.inner.call(ctx));
+        let call = span.in_scope(|| inner.call(ctx));
         let ending = Ending::begin(span.clone());
         let traced = async move {
             let result = call.await;

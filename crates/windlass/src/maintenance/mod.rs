@@ -7,18 +7,27 @@
 
 #[cfg(test)]
 mod late;
-mod promote;
-mod prune;
-mod reap;
 mod rounds;
 mod tick;
 
-use rounds::Rounds;
+use rounds::{Pace, Rounds};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
-use windlass_core::store::Store;
+use windlass_core::store::{Store, SweepKind};
+
+/// How late a lease may be reaped while this process keeps time. The store names the end of the next lease, and a sweep
+/// waits for that. A lease that is taken later and is shorter than this can end before the next sweep.
+const LEASES_LATE: Duration = Duration::from_millis(1_500);
+/// Takes back the leases of workers that died, froze or lost the store.
+const REAP: Pace = Pace { first: Duration::from_secs(1), longest: LEASES_LATE };
+/// Makes due jobs ready on queues that nobody claims from at the moment; a claim does it for its own queues.
+const PROMOTE: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
+/// Removes what retention lets go. Nothing waits for it.
+const PRUNE: Pace = Pace { first: Duration::from_secs(30), longest: Duration::from_secs(120) };
+/// A tick should not be late, and a look costs one reading of an index.
+const TICK: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
 
 /// How long the store has to answer when timekeeping is given up.
 const GIVE_UP: Duration = Duration::from_secs(1);
@@ -75,7 +84,12 @@ impl Maintenance {
     async fn work(&self, keeper: Option<&WorkerId>) {
         let rounds = Rounds { store: self.store.as_ref(), random: self.random.as_ref(), follow: self.follow };
         let sweeps = || async {
-            tokio::join!(reap::run(&rounds), promote::run(&rounds), prune::run(&rounds), tick::run(&rounds));
+            tokio::join!(
+                rounds.repeat("reap", REAP, || rounds.sweep(SweepKind::Reap)),
+                rounds.repeat("promote", PROMOTE, || rounds.sweep(SweepKind::Promote)),
+                rounds.repeat("prune", PRUNE, || rounds.sweep(SweepKind::Prune)),
+                rounds.repeat("tick", TICK, || tick::once(&rounds)),
+            );
         };
         let Some(keeper) = keeper else { return sweeps().await };
         let mut rest = Duration::ZERO;
@@ -90,8 +104,4 @@ impl Maintenance {
     }
 }
 
-impl std::fmt::Debug for Maintenance {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Maintenance")
-    }
-}
+opaque_debug!(Maintenance);

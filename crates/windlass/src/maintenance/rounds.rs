@@ -12,7 +12,7 @@ pub(super) const STEP_MAX: u32 = 1_000;
 /// However soon something is due, there is a pause between two looks.
 const SHORTEST: Duration = Duration::from_millis(20);
 /// For how long the timekeeper holds its hint without a renewal. When it dies, its deputy takes over after at most this
-/// long and sweeps at once; with [`LEASES_LATE`](super::reap::LEASES_LATE) it bounds how late a lease is reaped.
+/// long and sweeps at once; with [`LEASES_LATE`](super::LEASES_LATE) it bounds how late a lease is reaped.
 const KEEPER_MS: u64 = 1_500;
 /// How often the timekeeper renews its hint.
 const KEEPER_RENEWS: Duration = Duration::from_millis(KEEPER_MS / 2);
@@ -48,46 +48,35 @@ pub(super) struct Rounds<'m> {
     pub(super) follow: bool,
 }
 
-/// One of the loops.
-pub(super) struct Round<'m> {
-    rounds: &'m Rounds<'m>,
-    what: &'static str,
-    pace: Pace,
-    rest: Duration,
-    failing: bool,
-    /// The feed's end before the look, if the feed is followed.
-    seen: Option<FeedCursor>,
-}
-
-impl Round<'_> {
-    /// Before it looks.
-    pub(super) async fn look(&mut self) {
-        self.seen = self.rounds.feed_end().await;
-    }
-
-    /// After it has looked.
-    pub(super) async fn rest(&mut self, found: Result<Found>) {
-        let (what, failed) = (self.what, found.is_err());
-        match &found {
-            // Once is enough: the worker beside it says the same.
-            Err(error) if !self.failing => tracing::warn!(what, %error, "maintenance failed; it is tried again"),
-            Ok(_) if self.failing => tracing::info!(what, "maintenance works again"),
-            Ok(_) | Err(_) => {}
-        }
-        self.failing = failed;
-        let found = found.unwrap_or_default();
-        if found.more {
-            // A store in memory answers at once; others want to run, too.
-            return tokio::task::yield_now().await;
-        }
-        self.rest = self.pace.next(self.rest, found.any);
-        self.rounds.pause(self.rest, found.next_at, self.seen.filter(|_| !failed)).await;
-    }
-}
-
 impl Rounds<'_> {
-    pub(super) fn begin(&self, what: &'static str, pace: Pace) -> Round<'_> {
-        Round { rounds: self, what, pace, rest: pace.first, failing: false, seen: None }
+    /// Looks again and again.
+    pub(super) async fn repeat<F: Future<Output = Result<Found>>>(
+        &self,
+        what: &'static str,
+        pace: Pace,
+        look: impl Fn() -> F,
+    ) {
+        let (mut rest, mut failing) = (pace.first, false);
+        loop {
+            let seen = self.feed_end().await;
+            let found = look().await;
+            let failed = found.is_err();
+            match &found {
+                // Once is enough: the worker beside it says the same.
+                Err(error) if !failing => tracing::warn!(what, %error, "maintenance failed; it is tried again"),
+                Ok(_) if failing => tracing::info!(what, "maintenance works again"),
+                Ok(_) | Err(_) => {}
+            }
+            failing = failed;
+            let found = found.unwrap_or_default();
+            if found.more {
+                // A store in memory answers at once; others want to run, too.
+                tokio::task::yield_now().await;
+            } else {
+                rest = pace.next(rest, found.any);
+                self.pause(rest, found.next_at, seen.filter(|_| !failed)).await;
+            }
+        }
     }
 
     pub(super) async fn sweep(&self, kind: SweepKind) -> Result<Found> {

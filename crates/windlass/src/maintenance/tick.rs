@@ -1,24 +1,11 @@
 //! Creates the jobs of schedules whose tick has come.
 
-use super::rounds::{Found, Pace, Rounds, STEP_MAX};
-use std::time::Duration;
+use super::rounds::{Found, Rounds, STEP_MAX};
 use windlass_core::Result;
 use windlass_core::schedule::{Ticked, tick};
 use windlass_core::time::Timestamp;
 
-/// A tick should not be late, and a look costs one reading of an index.
-const PACE: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
-
-pub(super) async fn run(rounds: &Rounds<'_>) {
-    let mut round = rounds.begin("tick", PACE);
-    loop {
-        round.look().await;
-        let found = once(rounds).await;
-        round.rest(found).await;
-    }
-}
-
-async fn once(rounds: &Rounds<'_>) -> Result<Found> {
+pub(super) async fn once(rounds: &Rounds<'_>) -> Result<Found> {
     let Ticked { handled, failed, .. } = tick(rounds.store, STEP_MAX).await?;
     for (schedule, error) in failed {
         tracing::error!(%schedule, %error, "a tick could not be handled");

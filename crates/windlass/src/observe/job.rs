@@ -1,8 +1,7 @@
 //! What a worker tells about the attempts it makes: a span around each, its trace, and how long it ran.
 
-use super::meters::{KindMeters, Meters, Ran, Stopwatch};
+use super::meters::{Meters, RunMeter};
 use super::trace::{self, TraceParent};
-use std::sync::Arc;
 use tracing::{Instrument, Span};
 use windlass_core::job::TraceContext;
 use windlass_core::store::{ClaimedJob, OutcomeKind};
@@ -18,14 +17,12 @@ impl Attempts {
 
     /// A job was not started because its lease had ended.
     pub(crate) fn dropped(&self, job: &ClaimedJob) {
-        if let Some(live) = self.0.current() {
-            live.kind(&job.spec.queue, &job.spec.kind).dropped();
-        }
+        self.0.dropped(job);
     }
 
     /// An attempt begins: its handler is about to run.
     pub(crate) fn begin(&self, job: &ClaimedJob) -> Attempt {
-        let run = self.0.current().map(|live| (live.kind(&job.spec.queue, &job.spec.kind), Stopwatch::start()));
+        let run = self.0.begin_run(job);
         let span = span_of(job);
         let trace = trace_of(&span, job);
         let trace_id = trace.as_ref().filter(|_| !span.is_disabled());
@@ -41,7 +38,7 @@ pub(crate) struct Attempt {
     span: Span,
     trace: Option<TraceContext>,
     /// `None` when nobody wants to know how long it takes.
-    run: Option<(Arc<KindMeters>, Stopwatch)>,
+    run: Option<RunMeter>,
 }
 
 impl Attempt {
@@ -56,19 +53,19 @@ impl Attempt {
 
     /// The attempt has ended so; `None` when its lease was lost.
     pub(crate) fn end(mut self, outcome: Option<&OutcomeKind>) {
-        self.note(Ran::of(outcome));
+        self.note(outcome);
     }
 
-    fn note(&mut self, ran: Ran) {
-        if let Some((kind, watch)) = self.run.take() {
-            kind.ran(ran, watch);
+    fn note(&mut self, outcome: Option<&OutcomeKind>) {
+        if let Some(run) = self.run.take() {
+            run.end(outcome);
         }
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.note(Ran::of(Some(&OutcomeKind::Release { started: true })));
+        self.note(Some(&OutcomeKind::Release { started: true }));
     }
 }
 

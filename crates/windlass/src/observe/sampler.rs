@@ -85,15 +85,9 @@ impl Sampler {
 }
 
 fn show(queue: &QueueName, counts: QueueCounts) {
-    for state in State::ALL {
-        let count = match state {
-            State::Scheduled => counts.scheduled,
-            State::Ready => counts.ready,
-            State::Active => counts.active,
-            State::Succeeded => counts.succeeded,
-            State::Failed => counts.failed,
-            State::Cancelled => counts.cancelled,
-        };
+    let QueueCounts { scheduled, ready, active, succeeded, failed, cancelled } = counts;
+    let counts = [scheduled, ready, active, succeeded, failed, cancelled];
+    for (state, count) in State::ALL.into_iter().zip(counts) {
         metrics::gauge!(names::QUEUE_JOBS, "queue" => String::from(queue.clone()), "state" => state.to_string())
             .set(as_gauge(count));
     }

@@ -6,7 +6,6 @@ use super::retry::TRY_AGAIN;
 use super::status::RunStatus;
 use bytes::Bytes;
 use serde_json::Value;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::graph::{Graph, Work, descendants, reruns};
@@ -294,8 +293,4 @@ fn beginning(graph: &Graph, name: &str) -> Result<usize> {
     Ok(node.entrance.filter(|_| matches!(node.work, Work::Join { .. })).unwrap_or(at))
 }
 
-impl fmt::Debug for Runs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Runs")
-    }
-}
+opaque_debug!(Runs);

@@ -175,11 +175,7 @@ impl Drop for Idle<'_> {
     }
 }
 
-impl std::fmt::Debug for TestStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TestStore")
-    }
-}
+opaque_debug!(TestStore);
 
 impl HandleCall for TestStore {
     async fn call(&self, call: Call) -> Result<Answer> {

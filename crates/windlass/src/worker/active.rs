@@ -272,16 +272,9 @@ impl Active {
         self.change_lines(|waiting| lines.into_iter().for_each(|line| waiting.push(line)));
     }
 
-    /// Takes the oldest lines, at least one if there is any.
-    pub(super) fn take_lines(&self, most: Portion) -> Vec<LogLine> {
-        let taken = self.change_lines(|waiting| waiting.take(most, true));
-        self.room.notify_all();
-        taken
-    }
-
-    /// Takes the oldest lines that fit; none when the first one does not.
-    pub(super) fn take_fitting_lines(&self, most: Portion) -> Vec<LogLine> {
-        let taken = self.change_lines(|waiting| waiting.take(most, false));
+    /// Takes the oldest lines that fit; the first one, if there is any, also when it does not if `one_in_any_case`.
+    pub(super) fn take_lines(&self, most: Portion, one_in_any_case: bool) -> Vec<LogLine> {
+        let taken = self.change_lines(|waiting| waiting.take(most, one_in_any_case));
         self.room.notify_all();
         taken
     }

@@ -116,7 +116,7 @@ fn next_call(actives: &[Arc<Active>]) -> (Vec<Parcel<'_>>, &[Arc<Active>]) {
         if let Some(place) = active.free_log_place() {
             let most = Portion { lines: SHARE.lines.min(room.lines), bytes: SHARE.bytes.min(room.bytes) };
             // One line is always sent; the first job has room for it.
-            let lines = if parcels.is_empty() { active.take_lines(most) } else { active.take_fitting_lines(most) };
+            let lines = active.take_lines(most, parcels.is_empty());
             if lines.is_empty() {
                 return (parcels, &actives[at..]);
             }
@@ -164,7 +164,7 @@ pub(crate) async fn push_all(world: &World, active: &Active, lines: Vec<LogLine>
         if !active.is_full() {
             return;
         }
-        let lines = active.take_lines(CALL);
+        let lines = active.take_lines(CALL, true);
         if !send(world, &mut [Parcel { active, place, lines }]).await {
             failures = (failures + 1).min(LAST_TRIES * 5);
             tokio::time::sleep(PAUSE * failures).await;
@@ -215,7 +215,7 @@ async fn send_last_lines(world: &World, active: &Active) {
         if *left == 0 {
             return;
         }
-        let lines = active.take_lines(CALL);
+        let lines = active.take_lines(CALL, true);
         let taken = lines.len();
         if taken == 0 {
             return;

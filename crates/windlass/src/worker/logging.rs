@@ -420,9 +420,9 @@ async fn a_line_stands_for_those_that_were_left_out() {
         active.push_log(vec![line(n.to_string())]);
     }
     let all = Portion { lines: usize::MAX, bytes: usize::MAX };
-    assert_eq!(active.take_lines(all).len(), 10_000);
+    assert_eq!(active.take_lines(all, true).len(), 10_000);
     active.push_log(vec![line("later")]);
-    let texts: Vec<Bytes> = active.take_lines(all).into_iter().map(|line| line.text).collect();
+    let texts: Vec<Bytes> = active.take_lines(all, true).into_iter().map(|line| line.text).collect();
     assert!(texts[0].starts_with(b"(5 lines were left out"), "{texts:?}");
     assert_eq!(texts[1..], ["later"]);
 }

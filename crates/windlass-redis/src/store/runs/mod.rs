@@ -5,7 +5,7 @@ pub(super) mod text;
 
 use super::RedisStore;
 use super::enqueue::{Lanes, PIECE_BYTES};
-use crate::reply::{Items, maybe_time, number, odd, time};
+use crate::reply::{Items, maybe_time, number, odd, sound, time};
 use crate::scripts::AT;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -36,35 +36,16 @@ const LOOK: u32 = 1_000;
 /// Beyond this the scripts do not count exactly, and no history is so long.
 const ENTRY_MAX: u64 = 1 << 46;
 
-/// What makes the arguments of one run or commit.
-trait Tell {
-    fn tell(&self, lanes: &mut Lanes) -> Result<Told>;
-    fn step(&self) -> &RunStep;
-}
-
-impl Tell for NewRun {
-    fn tell(&self, lanes: &mut Lanes) -> Result<Told> {
-        Told::of_run(self, lanes)
-    }
-
-    fn step(&self) -> &RunStep {
-        &self.step
-    }
-}
-
-impl Tell for RunCommit {
-    fn tell(&self, lanes: &mut Lanes) -> Result<Told> {
-        Told::of_commit(self, lanes)
-    }
-
-    fn step(&self) -> &RunStep {
-        &self.step
-    }
-}
-
 impl RedisStore {
-    /// Sends runs or commits in as few calls as can be; the script's word for each, or why it was not sent.
-    async fn send_steps(&self, script: usize, all: &[impl Tell]) -> Result<Vec<Result<String>>> {
+    /// Sends runs or commits in as few calls as can be; the script's word for each, or why it was not sent. `tell` makes the
+    /// arguments of one.
+    async fn send_steps<T>(
+        &self,
+        script: usize,
+        all: &[T],
+        step: fn(&T) -> &RunStep,
+        tell: fn(&T, &mut Lanes) -> Result<Told>,
+    ) -> Result<Vec<Result<String>>> {
         let mut answers = Vec::with_capacity(all.len());
         let (mut at, mut went, mut failed) = (0, false, None);
         while at < all.len() {
@@ -72,11 +53,11 @@ impl RedisStore {
             let (mut args, mut bytes, mut cancels) = (0, 0, 0);
             // At least one goes, however large.
             while at < all.len() && checks.len() < PIECE && args < PIECE_ARGS && bytes < PIECE_BYTES {
-                cancels += all[at].step().cancel.len();
+                cancels += step(&all[at]).cancel.len();
                 if cancels > PIECE_CANCELS && !checks.is_empty() {
                     break;
                 }
-                let one = all[at].tell(&mut lanes);
+                let one = tell(&all[at], &mut lanes);
                 if let Ok(one) = one {
                     args += one.len();
                     bytes += one.bytes;
@@ -129,7 +110,7 @@ impl RedisStore {
         runs
     }
 
-    async fn renew_some(&self, renewals: &[RunRenewal]) -> Result<Vec<Result<RunRenewed>>> {
+    async fn renew_some(&self, renewals: &[&RunRenewal]) -> Result<Vec<Result<RunRenewed>>> {
         let mut call = self.caller.script(AT.renew_runs);
         for RunRenewal { lease, lease_ms, inbox_from } in renewals {
             call.arg_fmt(lease.run).arg_fmt(lease.token).arg_fmt(lease_ms).arg_fmt((*inbox_from).min(ENTRY_MAX));
@@ -229,11 +210,7 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
 
 /// The items of an inbox without those that cannot be read.
 fn readable_items(members: &mut Items) -> Result<Vec<RunItem>> {
-    let mut inbox = Vec::with_capacity(members.left());
-    while members.left() > 0 {
-        inbox.extend(item(&members.bytes()?));
-    }
-    Ok(inbox)
+    Ok(members.all(|members| Ok(item(&members.bytes()?)))?.into_iter().flatten().collect())
 }
 
 /// A run in a page.
@@ -253,10 +230,7 @@ fn run_view(read: &RunRead, items: &mut Items) -> Result<Option<RunView>> {
     let (record, broken) = (items.maybe()?, items.text()? == "1");
     let (definition, input, mut entries) = (items.maybe()?, items.maybe()?, items.list()?);
     let Some(record) = record else { return Ok(None) };
-    let mut history = Vec::with_capacity(entries.left());
-    while entries.left() > 0 {
-        history.push(entries.bytes()?);
-    }
+    let history = entries.all(Items::bytes)?;
     Ok(Some(RunView { run: view(read.run, Some(&record), broken)?, definition, input, history }))
 }
 
@@ -274,7 +248,7 @@ fn created(answer: &str, run: &NewRun) -> Result<RunCreated> {
         ("created", _) => Ok(RunCreated::Created),
         ("existing", _) => Ok(RunCreated::Existing),
         ("taken", _) => Err(Error::RunTaken { run: run.id }),
-        ("refused", rest) => Err(refused(rest, run.step())),
+        ("refused", rest) => Err(refused(rest, &run.step)),
         _ => Err(odd(answer)),
     }
 }
@@ -288,7 +262,7 @@ fn committed(answer: &str, commit: &RunCommit) -> Result<RunCommitted> {
         ("missing", _) => Err(Error::run_not_found(run)),
         ("corrupt", _) => Err(unreadable(run)),
         ("beyond", _) => Err(Error::beyond_inbox("inbox_to")),
-        ("refused", rest) => Err(refused(rest, commit.step())),
+        ("refused", rest) => Err(refused(rest, &commit.step)),
         _ => Err(odd(answer)),
     }
 }
@@ -336,7 +310,7 @@ fn removed(answer: &str, run: RunId) -> Result<()> {
 impl RunStore for RedisStore {
     async fn create_runs(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
         check_batch(runs.len())?;
-        let answers = self.send_steps(AT.create_runs, &runs).await?;
+        let answers = self.send_steps(AT.create_runs, &runs, |run| &run.step, Told::of_run).await?;
         Ok(answers.into_iter().zip(&runs).map(|(answer, run)| created(&answer?, run)).collect())
     }
 
@@ -369,9 +343,7 @@ impl RunStore for RedisStore {
 
     async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>> {
         check_batch(renewals.len())?;
-        let checks: Vec<Result<()>> = renewals.iter().map(RunRenewal::check).collect();
-        let sound: Vec<RunRenewal> =
-            renewals.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(renewal, _)| *renewal).collect();
+        let (checks, sound) = sound(&renewals, RunRenewal::check);
         let mut answers = Vec::with_capacity(sound.len());
         for piece in sound.chunks(PIECE_RENEWALS) {
             answers.extend(self.renew_some(piece).await?);
@@ -385,15 +357,13 @@ impl RunStore for RedisStore {
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
         check_batch(commits.len())?;
-        let answers = self.send_steps(AT.commit_runs, &commits).await?;
+        let answers = self.send_steps(AT.commit_runs, &commits, |commit| &commit.step, Told::of_commit).await?;
         Ok(answers.into_iter().zip(&commits).map(|(answer, commit)| committed(&answer?, commit)).collect())
     }
 
     async fn send_to_runs(&self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>> {
         check_batch(messages.len())?;
-        let checks: Vec<Result<()>> = messages.iter().map(RunMessage::check).collect();
-        let sound: Vec<&RunMessage> =
-            messages.iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(message, _)| message).collect();
+        let (checks, sound) = sound(&messages, RunMessage::check);
         let (mut words, mut rest) = (Vec::with_capacity(sound.len()), &sound[..]);
         while !rest.is_empty() {
             let mut bytes = 0;

@@ -57,7 +57,7 @@ impl Sums {
 }
 
 /// The handles of one queue and kind.
-pub(crate) struct KindMeters {
+pub(super) struct KindMeters {
     names: Option<(QueueName, Kind)>,
     pub(super) enqueued: Counter,
     pub(super) claimed: Counter,
@@ -66,7 +66,7 @@ pub(crate) struct KindMeters {
     released: Counter,
     cancelled: Counter,
     lease_lost: Counter,
-    dropped: Counter,
+    pub(super) dropped: Counter,
     wait: Histogram,
     failed: [OnceLock<Counter>; 6],
     runs: [OnceLock<Histogram>; Ran::COUNT],
@@ -74,7 +74,7 @@ pub(crate) struct KindMeters {
 
 /// How an attempt ended, from its handler's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::observe) enum Ran {
+pub(super) enum Ran {
     Succeeded,
     Error,
     Panic,
@@ -86,7 +86,7 @@ pub(in crate::observe) enum Ran {
 impl Ran {
     const COUNT: usize = 6;
 
-    pub(in crate::observe) fn of(outcome: Option<&OutcomeKind>) -> Self {
+    pub(super) fn of(outcome: Option<&OutcomeKind>) -> Self {
         match outcome {
             None => Self::Lost,
             Some(OutcomeKind::Complete { .. }) => Self::Succeeded,
@@ -172,11 +172,7 @@ impl KindMeters {
         }
     }
 
-    pub(in crate::observe) fn dropped(&self) {
-        self.dropped.increment(1);
-    }
-
-    pub(in crate::observe) fn ran(&self, ran: Ran, watch: Stopwatch) {
+    pub(super) fn ran(&self, ran: Ran, watch: Stopwatch) {
         let make = || {
             let (queue, kind) = label_texts(self.names.as_ref());
             histogram!(names::JOB_RUN_SECONDS, "queue" => queue, "kind" => kind, "outcome" => ran.name())

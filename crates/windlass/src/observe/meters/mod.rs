@@ -5,23 +5,24 @@
 //! jobs have kinds, whatever number of jobs it carries.
 
 mod book;
+mod call;
 mod kind;
 mod watch;
 
 use super::names::{self, MetricType};
 use book::Book;
-use kind::{Ended, Sums, ended};
-pub(super) use kind::{KindMeters, Ran};
+pub(super) use call::CallMeter;
+use kind::{Ended, KindMeters, Ran, Sums, ended};
 use metrics::{Gauge, Histogram, Unit, counter, gauge, histogram};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-pub(super) use watch::Stopwatch;
+use watch::Stopwatch;
 use windlass_core::job::{FailureClass, Lease, NewJob};
 use windlass_core::name::{Kind, QueueName, WorkerId};
 use windlass_core::store::{
-    Beat, ClaimedJob, Enqueued, Method, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept,
+    Beat, Call, ClaimedJob, Enqueued, Method, Outcome, OutcomeKind, Renewed, Reported, SweepKind, Swept,
 };
 use windlass_core::{Error, Result};
 
@@ -40,8 +41,26 @@ impl Meters {
         Self { store, live: RwLock::new(None) }
     }
 
+    /// A call to the store begins; `None` while nobody records.
+    pub(super) fn begin_call(&self, call: &Call) -> Option<CallMeter> {
+        self.current().map(|live| CallMeter::begin(live, call))
+    }
+
+    /// A handler is about to run; `None` while nobody records.
+    pub(super) fn begin_run(&self, job: &ClaimedJob) -> Option<RunMeter> {
+        let live = self.current()?;
+        Some(RunMeter { kind: live.kind(&job.spec.queue, &job.spec.kind), watch: Stopwatch::start() })
+    }
+
+    /// A job was not started because its lease had ended.
+    pub(super) fn dropped(&self, job: &ClaimedJob) {
+        if let Some(live) = self.current() {
+            live.kind(&job.spec.queue, &job.spec.kind).dropped.increment(1);
+        }
+    }
+
     /// `None` while nobody records.
-    pub(super) fn current(&self) -> Option<Arc<Live>> {
+    fn current(&self) -> Option<Arc<Live>> {
         let recorder = recorder_address()?;
         let live = self.live.read().clone();
         if live.as_ref().is_some_and(|live| live.recorder == recorder) {
@@ -51,6 +70,19 @@ impl Meters {
         let live = Arc::new(Live::new(self.store, recorder));
         *self.live.write() = Some(Arc::clone(&live));
         Some(live)
+    }
+}
+
+/// A handler that runs.
+pub(super) struct RunMeter {
+    kind: Arc<KindMeters>,
+    watch: Stopwatch,
+}
+
+impl RunMeter {
+    /// The handler has ended so; `None` when its lease was lost.
+    pub(super) fn end(self, outcome: Option<&OutcomeKind>) {
+        self.kind.ran(Ran::of(outcome), self.watch);
     }
 }
 
@@ -68,7 +100,7 @@ fn recorder_address() -> Option<usize> {
     })
 }
 
-pub(crate) struct Live {
+struct Live {
     recorder: usize,
     store: &'static str,
     calls: [OnceLock<Histogram>; Method::ALL.len()],
@@ -87,13 +119,13 @@ struct Kinds {
 }
 
 /// A batch as kinds that follow each other, and how many jobs of each: mostly one.
-pub(super) type Asked = Vec<(Arc<KindMeters>, usize)>;
+type Asked = Vec<(Arc<KindMeters>, usize)>;
 
 /// Outcomes without what is heavy in them.
-pub(super) type Told = Vec<(Lease, ToldKind)>;
+type Told = Vec<(Lease, ToldKind)>;
 
 #[derive(Clone, Copy)]
-pub(super) enum ToldKind {
+enum ToldKind {
     Complete,
     Fail(FailureClass),
     Release,
@@ -115,7 +147,7 @@ impl Live {
     }
 
     /// A call has come back.
-    pub(super) fn called(&self, op: Method, watch: Stopwatch, error: Option<&Error>) {
+    fn called(&self, op: Method, watch: Stopwatch, error: Option<&Error>) {
         // How long a wait took says nothing about the store.
         if op != Method::Wait {
             let make = || histogram!(names::STORE_CALL_SECONDS, "op" => op.name(), "store" => self.store);
@@ -128,7 +160,7 @@ impl Live {
     }
 
     /// Counts the items that were refused.
-    pub(super) fn refused<'a, T: 'a>(&self, op: Method, answers: impl IntoIterator<Item = &'a Result<T>>) {
+    fn refused<'a, T: 'a>(&self, op: Method, answers: impl IntoIterator<Item = &'a Result<T>>) {
         let mut counts: Vec<(&'static str, u64)> = Vec::new();
         for error in answers.into_iter().filter_map(|answer| answer.as_ref().err()) {
             let name = error.code();
@@ -143,7 +175,7 @@ impl Live {
         }
     }
 
-    pub(super) fn asked(&self, jobs: &[NewJob]) -> Asked {
+    fn asked(&self, jobs: &[NewJob]) -> Asked {
         let mut asked: Asked = Vec::new();
         for job in jobs {
             match asked.last_mut() {
@@ -154,7 +186,7 @@ impl Live {
         asked
     }
 
-    pub(super) fn enqueued(&self, asked: &Asked, answers: &[Result<Enqueued>]) {
+    fn enqueued(&self, asked: &Asked, answers: &[Result<Enqueued>]) {
         let mut left = answers.iter();
         for (kind, count) in asked {
             let new = left.by_ref().take(*count).filter(|answer| is_new(answer)).count();
@@ -164,7 +196,7 @@ impl Live {
     }
 
     /// A tick has created the first `jobs` of those it asked for.
-    pub(super) fn fired(&self, asked: &Asked, jobs: u32) {
+    fn fired(&self, asked: &Asked, jobs: u32) {
         let mut left = jobs as usize;
         for (kind, count) in asked {
             let new = left.min(*count);
@@ -173,7 +205,7 @@ impl Live {
         }
     }
 
-    pub(super) fn claimed(&self, jobs: &[ClaimedJob], lease_ms: u64) {
+    fn claimed(&self, jobs: &[ClaimedJob], lease_ms: u64) {
         let Some(first) = jobs.first() else { return };
         let mut book = self.book.lock();
         let mut kind = self.kind(&first.spec.queue, &first.spec.kind);
@@ -201,7 +233,7 @@ impl Live {
         kind.claimed.increment(count);
     }
 
-    pub(super) fn told(&self, outcomes: &[Outcome]) -> Told {
+    fn told(&self, outcomes: &[Outcome]) -> Told {
         let told = |outcome: &Outcome| match &outcome.kind {
             OutcomeKind::Complete { .. } => ToldKind::Complete,
             OutcomeKind::Fail { failure, .. } => ToldKind::Fail(failure.class),
@@ -210,7 +242,7 @@ impl Live {
         outcomes.iter().map(|outcome| (outcome.lease, told(outcome))).collect()
     }
 
-    pub(super) fn reported(&self, op: Method, told: &Told, answers: &[Result<Reported>]) {
+    fn reported(&self, op: Method, told: &Told, answers: &[Result<Reported>]) {
         self.refused(op, answers);
         let mut sums = Sums::default();
         {
@@ -234,7 +266,7 @@ impl Live {
         sums.flush();
     }
 
-    pub(super) fn renewed(&self, leases: &[Lease], answers: &[Result<Renewed>]) {
+    fn renewed(&self, leases: &[Lease], answers: &[Result<Renewed>]) {
         self.refused(Method::Renew, answers);
         let mut sums = Sums::default();
         {
@@ -255,7 +287,7 @@ impl Live {
         sums.flush();
     }
 
-    pub(super) fn swept(&self, kind: SweepKind, swept: Swept) {
+    fn swept(&self, kind: SweepKind, swept: Swept) {
         let sweep = match kind {
             SweepKind::Reap => "reap",
             SweepKind::Promote => "promote",
@@ -265,13 +297,13 @@ impl Live {
     }
 
     /// A worker has said how it is. Sums are kept by differences, so that several stores add up.
-    pub(super) fn beat(&self, beat: &Beat) {
+    fn beat(&self, beat: &Beat) {
         let now = (beat.slots, beat.running);
         let before = self.workers.lock().insert(beat.worker.clone(), now).unwrap_or_default();
         self.move_gauges(before, now);
     }
 
-    pub(super) fn left(&self, worker: &WorkerId) {
+    fn left(&self, worker: &WorkerId) {
         let before = self.workers.lock().remove(worker).unwrap_or_default();
         self.move_gauges(before, (0, 0));
     }
@@ -282,7 +314,7 @@ impl Live {
     }
 
     /// The handles of a queue and a kind.
-    pub(super) fn kind(&self, queue: &QueueName, kind: &Kind) -> Arc<KindMeters> {
+    fn kind(&self, queue: &QueueName, kind: &Kind) -> Arc<KindMeters> {
         if let Some(found) = self.kinds.read().by_name.get(queue).and_then(|kinds| kinds.get(kind)) {
             return Arc::clone(found);
         }

@@ -5,11 +5,11 @@ use tokio::time::Instant;
 
 /// Started; tells how long ago that was. On a paused tokio clock, by that clock.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::observe) struct Stopwatch(Instant);
+pub(super) struct Stopwatch(Instant);
 
 impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "the one place that measures; tokio's clock stands still in tests")]
-    pub(in crate::observe) fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self(Instant::now())
     }
 
