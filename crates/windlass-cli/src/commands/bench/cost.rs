@@ -1,7 +1,7 @@
 //! What a job costs on top of a backlog: enqueue, claim and complete, without a runtime around it.
 
 use super::noop::{Noop, QUEUE};
-use super::stand::Stand;
+use super::stand::{Stand, unmeasured};
 use crate::failure::Failure;
 use windlass::core::name::{QueueName, WorkerId};
 use windlass::core::store::{ClaimRequest, Outcome, ReportRequest};
@@ -110,10 +110,10 @@ impl Worker {
         for _ in 0..times {
             stand.fresh_queue().await?;
             cost.bytes = stand.fill_with(backlog.jobs, |n| Noop::grouped(n, backlog.groups)).await?;
-            let meter = stand.ground.meter()?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             cost.enqueue += enqueue(stand, each, backlog.groups).await?;
             cost.work += self.work(stand, each).await?;
-            spending.extend(meter.stop(each)?.map(|spent| spent.cpu_us));
+            spending.extend(meter.stop(each).map_err(unmeasured)?.map(|spent| spent.cpu_us));
         }
         stand.clear().await?;
         let jobs = f64::from(times * each);

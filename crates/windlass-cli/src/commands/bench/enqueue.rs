@@ -1,7 +1,7 @@
 //! `windlass bench enqueue`.
 
 use super::noop::Noop;
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use tokio::task::JoinSet;
@@ -43,8 +43,8 @@ impl Enqueue {
         let mut spending = Spending::default();
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            let (before, empty) = (stand.ground.floor.group_commit(), stand.ground.memory()?);
-            let meter = stand.ground.meter()?;
+            let (before, empty) = (stand.ground.floor.group_commit(), stand.ground.memory().map_err(unmeasured)?);
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             let watch = Stopwatch::start();
             if self.bulk {
                 self.in_bulk(stand, jobs).await?;
@@ -52,7 +52,7 @@ impl Enqueue {
                 self.one_by_one(stand, jobs).await?;
             }
             ours.push(f64::from(jobs) / watch.seconds());
-            spending.note(meter.stop(jobs)?);
+            spending.note(meter.stop(jobs).map_err(unmeasured)?);
             spending.note_bytes(stand.bytes_per_job(empty, jobs)?);
             let batch =
                 if self.bulk { self.batch as usize } else { reached(before, stand.ground.floor.group_commit()) };

@@ -1,7 +1,7 @@
 //! `windlass bench latency`.
 
 use super::noop::{Noop, QUEUE};
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use parking_lot::Mutex;
@@ -55,11 +55,11 @@ impl Latency {
         let (mut ours, mut floor, mut spending) = (Vec::new(), Vec::new(), Spending::default());
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            let meter = stand.ground.meter()?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             ours.push(round(stand, Beat { count, rate }).await?);
-            spending.note(meter.stop(count)?);
+            spending.note(meter.stop(count).map_err(unmeasured)?);
             stand.clear().await?;
-            floor.push(stand.ground.floor.way(Beat { count, rate })?);
+            floor.push(stand.ground.floor.way(Beat { count, rate }).map_err(unmeasured)?);
         }
         let at = |percent| median(ours.iter().map(|samples| samples.percentile(percent)).collect());
         let step = |percent| median(floor.iter().map(|way| way.step_us.percentile(percent)).collect());

@@ -145,7 +145,7 @@ impl Stand {
         jobs: u32,
         make: impl Fn(u32) -> J,
     ) -> Result<Option<f64>, Failure> {
-        let before = self.ground.memory()?;
+        let before = self.ground.memory().map_err(unmeasured)?;
         self.enqueue_all(jobs, make).await?;
         self.bytes_per_job(before, jobs)
     }
@@ -153,7 +153,7 @@ impl Stand {
     /// What each of the jobs that were enqueued since takes.
     pub(super) fn bytes_per_job(&self, before: Option<u64>, jobs: u32) -> Result<Option<f64>, Failure> {
         let per_job = |(before, after): (u64, u64)| after.saturating_sub(before) as f64 / f64::from(jobs);
-        Ok(before.zip(self.ground.memory()?).map(per_job))
+        Ok(before.zip(self.ground.memory().map_err(unmeasured)?).map(per_job))
     }
 
     async fn enqueue_all<J: windlass::Job>(&self, jobs: u32, make: impl Fn(u32) -> J) -> Result<(), Failure> {
@@ -190,17 +190,17 @@ impl Stand {
     /// The floor's claim and complete; `None` is the batch that it is known by.
     pub(super) fn floor_drain(&self, jobs: u32, batch: Option<u32>, spending: &mut Spending) -> Result<f64, Failure> {
         let batch = batch.map_or(self.ground.floor.batch(), |batch| batch as usize);
-        Ok(spending.note_floor(self.ground.floor.drain(Load::new(jobs as usize, batch))?))
+        Ok(spending.note_floor(self.ground.floor.drain(Load::new(jobs as usize, batch)).map_err(unmeasured)?))
     }
 
     /// The floor's enqueue.
     pub(super) fn floor_enqueue(&self, load: Load, spending: &mut Spending) -> Result<f64, Failure> {
-        Ok(spending.note_floor(self.ground.floor.enqueue(load)?))
+        Ok(spending.note_floor(self.ground.floor.enqueue(load).map_err(unmeasured)?))
     }
 }
 
-impl From<FloorError> for Failure {
-    fn from(error: FloorError) -> Self {
-        Self::failed(error.to_string())
-    }
+/// The floor, or what the server spends, could not be measured.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` wants it")]
+pub(super) fn unmeasured(error: FloorError) -> Failure {
+    Failure::failed(error.to_string())
 }

@@ -81,7 +81,7 @@ impl Graph {
             Some(Part::Flows) => self.beside_drain(stand, "flows", &self.lot(Shape::Flow, 11, 22_000)?).await,
             Some(Part::Size) => self.size(stand).await,
             Some(Part::Plan) => self.plan(stand),
-            None => Err(Failure::usage("all parts are no single line")),
+            None => Err(Failure::invalid("all parts are no single line")),
         }
     }
 
