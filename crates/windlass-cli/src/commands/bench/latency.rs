@@ -1,5 +1,6 @@
 //! `windlass bench latency`.
 
+use super::haul::while_running;
 use super::noop::{Noop, QUEUE};
 use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
@@ -100,19 +101,15 @@ async fn round(stand: &Stand, beat: Beat) -> Result<Samples, Failure> {
         }
     };
     let worker = Worker::builder(stand.ground.store.clone()).queue(QUEUE).slots(16).handle(handler).build()?;
-    let stopper = worker.stopper();
-    let mut running = JoinSet::new();
-    running.spawn(worker.run_until_stopped());
-    for n in 0..WARM_UP {
-        client.enqueue(Noop::new(n)).await?;
-    }
-    warm.wait().await?;
-    send(stand, &client, &late, beat).await?;
-    late.wait().await?;
-    stopper.drain();
-    while let Some(stopped) = running.join_next().await {
-        stopped.map_err(|error| Failure::failed(format!("the worker broke off: {error}")))??;
-    }
+    let work = async {
+        for n in 0..WARM_UP {
+            client.enqueue(Noop::new(n)).await?;
+        }
+        warm.wait().await?;
+        send(stand, &client, &late, beat).await?;
+        late.wait().await
+    };
+    while_running(worker, work).await?;
     let all = std::mem::take(&mut *late.late_us.lock());
     Ok(Samples::new(all))
 }
