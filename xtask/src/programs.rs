@@ -11,7 +11,7 @@ pub(crate) struct Program {
     profile: &'static str,
 }
 
-pub(crate) const BENCH: Program = Program { package: "windlass-bench", profile: "dist" };
+pub(crate) const BENCH: Program = Program { package: "windlass-bench-stores", profile: "dist" };
 pub(crate) const CRASH: Program = Program { package: "windlass-crash", profile: "release" };
 
 /// Runs the program with the arguments; its exit code tells only good from bad.
