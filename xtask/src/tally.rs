@@ -45,33 +45,27 @@ impl Tally {
 fn nextest_summary(line: &str) -> Option<Tally> {
     let rest = line.trim_start().strip_prefix("Summary [")?;
     let (_, counts) = rest.split_once(" run: ").or_else(|| rest.split_once(" run:"))?;
-    let mut tally = Tally::default();
-    for item in without_parentheses(counts).split(',') {
-        let Some((count, what)) = counted(item) else {
-            continue;
-        };
-        match what {
-            "passed" => tally.passed += count,
-            "skipped" => {}
-            // failed, timed out, exec failed, and whatever comes: not a pass.
-            _ => tally.failed += count,
-        }
-    }
-    Some(tally)
+    // failed, timed out, exec failed, and whatever comes: not a pass.
+    Some(sum(without_parentheses(counts).split(','), |what| what != "skipped"))
 }
 
 /// `test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s`
 fn cargo_test_summary(line: &str) -> Option<Tally> {
     let (_, counts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
+    Some(sum(counts.split(';'), |what| what == "failed"))
+}
+
+/// Adds up items such as `4 passed`; `is_failure` is asked about the words behind the other numbers.
+fn sum<'a>(items: impl Iterator<Item = &'a str>, is_failure: impl Fn(&str) -> bool) -> Tally {
     let mut tally = Tally::default();
-    for item in counts.split(';') {
-        match counted(item) {
-            Some((count, "passed")) => tally.passed += count,
-            Some((count, "failed")) => tally.failed += count,
+    for (count, what) in items.filter_map(counted) {
+        match what {
+            "passed" => tally.passed += count,
+            _ if is_failure(what) => tally.failed += count,
             _ => {}
         }
     }
-    Some(tally)
+    tally
 }
 
 fn counted(item: &str) -> Option<(u64, &str)> {

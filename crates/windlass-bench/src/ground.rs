@@ -21,7 +21,7 @@ pub struct Ground {
     server: Option<Arc<Server>>,
     /// Gone when this is dropped. Last, so that the store has let go of them.
     _keys: Option<OwnKeys>,
-    folder: Option<tempfile::TempDir>,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// Keys under a prefix of our own, which go when this is dropped.
@@ -45,7 +45,7 @@ impl Ground {
             "memory" => Box::new(MemoryFloor),
             other => return Err(Error::invalid("store", format!("no floor is known for `{other}`"))),
         };
-        Ok(Self { store, floor, kind, server: None, _keys: None, folder: None })
+        Ok(Self { store, floor, kind, server: None, _keys: None, _folder: None })
     }
 
     /// A SQLite file that is gone afterwards, in a folder below `dir` or among the system's temporary files.
@@ -72,7 +72,7 @@ impl Ground {
         let random = Arc::new(windlass_core::random::StrongRandom::from_system());
         let store = Arc::new(SqliteStore::open_with(options, clock, random)?);
         let floor = Box::new(floor.of(Arc::clone(&store)));
-        Ok(Self { store, floor, kind: "sqlite".to_owned(), server: None, _keys: None, folder })
+        Ok(Self { store, floor, kind: "sqlite".to_owned(), server: None, _keys: None, _folder: folder })
     }
 
     /// A prefix that the URL names is somebody's store and stays; without one, it is our own and goes afterwards.
@@ -87,7 +87,7 @@ impl Ground {
         let server = Arc::new(server);
         let keys = own.map(|(_, prefix)| OwnKeys { server: Arc::clone(&server), prefix });
         let floor = Box::new(RedisFloor::new(Arc::clone(&server)));
-        Ok(Self { store, floor, kind: "redis".to_owned(), server: Some(server), _keys: keys, folder: None })
+        Ok(Self { store, floor, kind: "redis".to_owned(), server: Some(server), _keys: keys, _folder: None })
     }
 
     /// Reads from now on what the server spends.
@@ -98,11 +98,6 @@ impl Ground {
     /// Bytes that the server holds, where there is one.
     pub fn memory(&self) -> Result<Option<u64>, FloorError> {
         self.server.as_ref().map(|server| server.memory()).transpose()
-    }
-
-    /// True when it is gone afterwards.
-    pub fn is_temporary(&self) -> bool {
-        self.folder.is_some()
     }
 }
 
@@ -133,7 +128,7 @@ fn own_prefix(url: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PrivateRedis;
+    use windlass_servers::Redis;
 
     #[test]
     fn a_prefix_that_is_named_is_kept_and_else_it_is_our_own() {
@@ -148,7 +143,7 @@ mod tests {
 
     #[test]
     fn our_own_keys_go_and_others_stay() {
-        let redis = PrivateRedis::start().unwrap();
+        let redis = Redis::start().unwrap();
         let server = Arc::new(Server::connect(&redis.url()).unwrap());
         let mut other = server.connection().unwrap();
         let (_, prefix) = own_prefix(&redis.url()).unwrap();

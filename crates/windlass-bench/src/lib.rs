@@ -9,7 +9,6 @@ pub mod floor;
 mod ground;
 mod line;
 mod meter;
-mod private;
 mod server;
 mod time;
 
@@ -19,6 +18,5 @@ pub use floor::{Floor, FloorError};
 pub use ground::Ground;
 pub use line::{Figure, Line};
 pub use meter::{Meter, Spending};
-pub use private::PrivateRedis;
 pub use server::{Reading, Server, Spent, own_name};
 pub use time::{Pace, Samples, Stopwatch, median};

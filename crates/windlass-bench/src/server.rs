@@ -159,11 +159,11 @@ fn number<T: redis::FromRedisValue>(info: &InfoDict, name: &str) -> Result<T, Fl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PrivateRedis;
+    use windlass_servers::Redis;
 
     #[test]
     fn what_is_done_between_two_readings_is_counted_inside_of_scripts_too() {
-        let redis = PrivateRedis::start().unwrap();
+        let redis = Redis::start().unwrap();
         let server = Server::connect(&redis.url()).unwrap();
         let mut other = server.connection().unwrap();
         let before = server.read().unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn memory_is_what_is_held_and_goes_back_when_it_is_removed() {
-        let redis = PrivateRedis::start().unwrap();
+        let redis = Redis::start().unwrap();
         let server = Server::connect(&redis.url()).unwrap();
         let mut other = server.connection().unwrap();
         redis::cmd("SET").arg("{kept}:x").arg(1).exec(&mut other).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn names_are_never_the_same_and_options_of_the_store_are_not_the_servers() {
         assert_ne!(own_name("a"), own_name("a"));
-        let redis = PrivateRedis::start().unwrap();
+        let redis = Redis::start().unwrap();
         let server = Server::connect(&format!("{}?prefix=x", redis.url())).unwrap();
         assert!(!format!("{server:?}").contains("prefix"), "{server:?}");
         assert!(Server::connect("redis://127.0.0.1:1/").is_err());

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use windlass::Error;
 use windlass::core::store::Store;
-use windlass_operate::store_url;
+use windlass_operate::{ErrorKind, store_url};
 use windlass_sqlite::Options;
 
 /// What every command has at hand.
@@ -28,7 +28,7 @@ impl App {
         let (global, doctor) = (&cli.global, cli.command.doctor());
         let named = doctor.and_then(|doctor| doctor.url.as_ref());
         if named.is_some_and(|url| is_store_flag_given() && global.store.as_ref() != Some(url)) {
-            return Err(Failure::usage("two stores are named").hint("leave --store out, or the URL behind `doctor`"));
+            return Err(Failure::invalid("two stores are named").hint("leave --store out, or the URL behind `doctor`"));
         }
         Ok(Self {
             ui: Ui::new(global.json),
@@ -75,12 +75,12 @@ impl App {
 
     /// What to do about it, where the store is a server that may be elsewhere, down, or not what it should be.
     pub(crate) fn advise(&self, failure: Failure) -> Failure {
-        if !self.url().is_some_and(is_redis) || failure.has_hint() {
+        if !self.url().is_some_and(is_redis) || failure.hint.is_some() {
             return failure;
         }
         // Whoever has just asked the doctor is not sent to it again.
         let doctor = if self.examines { "" } else { "; then: windlass doctor" };
-        match failure.error() {
+        match &failure.cause {
             Some(Error::Unavailable { reason }) if reason.contains("busy with a script") => {
                 failure.hint("wait until it is done, or end it: redis-cli SCRIPT KILL")
             }
@@ -95,15 +95,15 @@ impl App {
                 failure.hint("it may have happened or not: look before you repeat it, as with windlass jobs list")
             }
             // The server is there, and no store can live on it as it is.
-            Some(Error::Incompatible { .. }) if self.examines => failure.made_unavailable(),
-            Some(Error::Incompatible { .. }) => failure.made_unavailable().hint("windlass doctor says what to change"),
+            Some(Error::Incompatible { .. }) if self.examines => unavailable(failure),
+            Some(Error::Incompatible { .. }) => unavailable(failure).hint("windlass doctor says what to change"),
             _ => failure,
         }
     }
 
     fn open(&self, create: bool) -> Result<Arc<dyn Store>, Failure> {
         let url = self.url().ok_or_else(|| {
-            Failure::usage("no store is named")
+            Failure::invalid("no store is named")
                 .hint("say --store sqlite://jobs.db, set WINDLASS_STORE, or write `store = \"…\"` into windlass.toml")
         })?;
         store_url::check(url)?;
@@ -146,14 +146,19 @@ pub(crate) fn is_store_flag_given() -> bool {
     before_the_rest.any(|arg| arg == "--store" || arg.to_string_lossy().starts_with("--store="))
 }
 
+/// The same, as a matter of the store.
+fn unavailable(failure: Failure) -> Failure {
+    Failure { kind: ErrorKind::Unavailable, ..failure }
+}
+
 /// Whatever keeps a store from being opened, it is the store that is not available, and not the command that is wrong.
 fn cannot_open(error: Error) -> Failure {
     match error {
         Error::NotFound { what } => {
-            Failure::unavailable(format!("no such file: {}", what.trim_start_matches("the file ")))
+            unavailable(Failure::failed(format!("no such file: {}", what.trim_start_matches("the file "))))
                 .hint("check --store; the first `windlass enqueue` or `windlass run` makes the file")
         }
-        Error::Invalid { reason, .. } => Failure::unavailable(format!("the store cannot be opened: {reason}")),
-        other => Failure::from(other).made_unavailable(),
+        Error::Invalid { reason, .. } => unavailable(Failure::failed(format!("the store cannot be opened: {reason}"))),
+        other => unavailable(other.into()),
     }
 }

@@ -21,14 +21,14 @@ impl Config {
         match std::fs::read_to_string(FILE) {
             Ok(text) => toml::from_str(&text).map_err(|error| wrong(&error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(Failure::usage(format!("{FILE} cannot be read: {error}"))),
+            Err(error) => Err(Failure::invalid(format!("{FILE} cannot be read: {error}"))),
         }
     }
 }
 
 /// The parser shows the line; a near miss is named.
 fn wrong(error: &toml::de::Error) -> Failure {
-    let failure = Failure::usage(format!("{FILE}: {}", error.to_string().trim_end()));
+    let failure = Failure::invalid(format!("{FILE}: {}", error.to_string().trim_end()));
     match unknown_field_hint(error.message()) {
         Some(advice) => failure.hint(advice),
         None => failure.hint(format!("{FILE} may hold one line: store = \"sqlite://jobs.db\"")),

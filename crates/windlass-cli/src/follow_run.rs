@@ -35,8 +35,8 @@ impl<'a> Printer<'a> {
         follower.events_only = self.quiet;
         let done = follower.follow().await.map_err(|failure| match self.app.url() {
             // A store in memory goes with this process.
-            None => failure.without_hint(),
-            Some(_) if failure.error().is_some_and(windlass::Error::is_retryable) => {
+            None => Failure { hint: None, ..failure },
+            Some(_) if failure.cause.as_ref().is_some_and(windlass::Error::is_retryable) => {
                 failure.hint(format!("the run may go on: windlass runs follow {run}"))
             }
             Some(_) => failure,
@@ -73,8 +73,6 @@ impl<'a> Printer<'a> {
 }
 
 impl FollowOutput for Printer<'_> {
-    type Error = Failure;
-
     fn update(&self, update: RunUpdate<'_>) -> Result<(), Failure> {
         match update {
             RunUpdate::Event { at, event, .. } if self.ui.json && !self.quiet => {
@@ -115,7 +113,7 @@ fn print_notice(ui: Ui, notice: StoreNotice) {
 
 /// Calls the store, and waits for it while it is away.
 pub(crate) async fn patiently<T>(ui: Ui, call: impl AsyncFnMut() -> windlass::Result<T>) -> Result<T, Failure> {
-    Ok(wait_for_store(|notice| print_notice(ui, notice), call).await?)
+    wait_for_store(|notice| print_notice(ui, notice), call).await
 }
 
 /// Follows a run from its beginning to its end, whatever of it is over.

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let json = cli.global.json;
     match run(cli) {
         Ok(code) => code,
-        Err(failure) => failure.report(json),
+        Err(failure) => failure::report(&failure, json),
     }
 }
 

@@ -91,7 +91,7 @@ impl Ui {
             return Ok(());
         }
         if self.json || !std::io::stdin().is_terminal() {
-            return Err(Failure::usage(format!("{what}? nobody is here to say so")).hint("say --yes"));
+            return Err(Failure::invalid(format!("{what}? nobody is here to say so")).hint("say --yes"));
         }
         let _ = write!(anstream::stderr().lock(), "{what}? [y/N] ");
         let mut answer = String::new();

@@ -30,10 +30,10 @@ impl WorkflowFile {
         };
         let name = if path == "-" { "stdin" } else { path };
         read.map_err(|error| {
-            Failure::usage(format!("{name}: {error}")).hint("name a workflow file, or - for standard input")
+            Failure::invalid(format!("{name}: {error}")).hint("name a workflow file, or - for standard input")
         })?;
         let text = String::from_utf8(bytes)
-            .map_err(|error| Failure::usage(format!("{name}: {}", error.utf8_error())).hint("save it as UTF-8"))?;
+            .map_err(|error| Failure::invalid(format!("{name}: {}", error.utf8_error())).hint("save it as UTF-8"))?;
         Ok(Self { name: name.to_owned(), text })
     }
 
@@ -98,7 +98,7 @@ pub(crate) fn refused(error: &InputError) -> Failure {
     let said = error.to_string();
     let (message, hint) = said.split_once("; ").unwrap_or((&said, ""));
     match error {
-        InputError::Missing { .. } => Failure::usage(message).hint("say --input NAME=VALUE"),
-        InputError::Unknown { .. } | InputError::Wrong { .. } => Failure::usage(message).hint(hint),
+        InputError::Missing { .. } => Failure::invalid(message).hint("say --input NAME=VALUE"),
+        InputError::Unknown { .. } | InputError::Wrong { .. } => Failure::invalid(message).hint(hint),
     }
 }

@@ -1,15 +1,14 @@
 //! What the program is asked to do.
 
 use crate::storm::Fault;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use windlass_core::random::{Random, StrongRandom};
 
 /// How it is called.
 pub fn usage() -> String {
-    let width = Fault::ALL.iter().map(|fault| fault.name().len()).max().unwrap_or(0);
-    let faults = Fault::ALL.iter().map(|fault| format!("\n  {:width$}  {}", fault.name(), fault.about()));
+    let width = Fault::all().map(|fault| fault.name().len()).max().unwrap_or(0);
+    let faults = Fault::all().map(|fault| format!("\n  {:width$}  {}", fault.name(), fault.about()));
     format!("{USAGE}\nfaults of a storm:{}", faults.collect::<String>())
 }
 
@@ -43,20 +42,10 @@ pub enum Bug {
 
 impl Bug {
     const ALL: [(&str, Self); 2] = [("acknowledge-first", Self::AcknowledgeFirst), ("report-first", Self::ReportFirst)];
-}
 
-impl fmt::Display for Bug {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, bug)| bug == self).map_or("?", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Bug {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, bug)| *bug).ok_or_else(|| format!("`{text}` is no bug that can be asked for"))
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        if self == Self::AcknowledgeFirst { Self::ALL[0].0 } else { Self::ALL[1].0 }
     }
 }
 
@@ -101,6 +90,13 @@ pub struct Config {
     pub dir: Option<PathBuf>,
     /// A rule to break.
     pub bug: Option<Bug>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let (store, blow, jobs) = (StoreKind::Sqlite, Blow::Kill, u64::MAX);
+        Self { store, blow, skew_s: 0, seconds: 60, kills: 0, jobs, workers: 3, seed: 0, dir: None, bug: None }
+    }
 }
 
 /// One child.
@@ -153,18 +149,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
         return parse_storm(args).map(Role::Storm);
     }
     let part = args.next_if(|arg| ["child-worker", "child-library-worker", "child-enqueuer"].contains(&arg.as_str()));
-    let mut config = Config {
-        store: StoreKind::Sqlite,
-        blow: Blow::Kill,
-        skew_s: 0,
-        seconds: 60,
-        kills: 0,
-        jobs: u64::MAX,
-        workers: 3,
-        seed: 0,
-        dir: None,
-        bug: None,
-    };
+    let mut config = Config::default();
     let (mut seed, mut name, mut url) = (None, String::new(), None);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -178,7 +163,7 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
             "--workers" => config.workers = number(&flag, &value)?,
             "--seed" => seed = Some(number(&flag, &value)?),
             "--dir" => config.dir = Some(value.into()),
-            "--bug" => config.bug = Some(value.parse()?),
+            "--bug" => config.bug = Some(one_of(&value, &Bug::ALL)?),
             "--name" if part.is_some() => name = value,
             "--url" if part.is_some() => url = Some(value),
             unknown => return Err(format!("unknown flag {unknown}")),
@@ -212,7 +197,7 @@ fn parse_storm(mut args: impl Iterator<Item = String>) -> Result<StormConfig, St
         }
     }
     if config.faults.is_empty() {
-        config.faults = Fault::ALL.to_vec();
+        config.faults = Fault::all().collect();
     }
     Ok(config)
 }
@@ -245,7 +230,7 @@ mod tests {
         let Ok(Role::Storm(storm)) = words("storm --fault script-flush --rounds 7") else { panic!("not a storm") };
         assert_eq!((storm.faults, storm.rounds), (vec![Fault::ScriptFlush], 7));
         assert!(matches!(words("child-worker --dir x --name w"), Ok(Role::Worker(_))));
-        assert!(Fault::ALL.iter().all(|fault| usage().contains(&format!("\n  {} ", fault.name()))));
+        assert!(Fault::all().all(|fault| usage().contains(&format!("\n  {} ", fault.name()))));
         for bad in [
             "--second 5",
             "--seconds",

@@ -78,7 +78,7 @@ impl Fleet {
             command.args(["--url", url]);
         }
         if let Some(bug) = self.config.bug {
-            command.args(["--bug", &bug.to_string()]);
+            command.args(["--bug", bug.name()]);
         }
         if kind == Kind::Worker && self.config.skew_s > 0 {
             self.skew(&mut command)?;

@@ -5,7 +5,7 @@ use crate::child::{Dice, pass_ms};
 use crate::watch::Watch;
 use crate::{Error, Result};
 use std::sync::Arc;
-use windlass_audit::Ledger;
+use windlass_audit::{Book, Ledger};
 use windlass_core::store::Store;
 
 /// How long somebody waits whom the store has turned away.
@@ -24,6 +24,12 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
+    /// A task among others that share a book and a watch. It does not wait when it finds nothing.
+    pub(crate) fn of_task(name: String, store: Arc<dyn Store>, seed: u64, (book, watch): (&Book, &Arc<Watch>)) -> Self {
+        let (ledger, dice) = (Ledger::Shared(Arc::clone(book)), Dice::new(seed));
+        Self { name, store, ledger, dice, bug: None, watch: Arc::clone(watch), idle_ms: 0 }
+    }
+
     /// Asks until there is an answer. Only errors that may pass are asked again, with the same ids, so that no answer
     /// can get lost.
     pub(crate) async fn insist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Error>

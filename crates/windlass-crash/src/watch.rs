@@ -1,23 +1,24 @@
 //! What is seen of those who work while they do: who was answered when, and which calls were not.
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use windlass_core::Error;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
-/// Calls that had no answer of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unanswered {
+/// Calls that had no answer of their own, and were repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unanswered {
     /// It is unknown whether they were applied.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
     /// The store could not be reached or was busy.
-    pub(crate) unavailable: u64,
+    pub unavailable: u64,
     /// The store had no room.
-    pub(crate) full: u64,
+    pub full: u64,
     /// A part of the store was missing.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
 /// Shared by all who work on one store in one process.

@@ -7,10 +7,9 @@ use crate::hand::Hand;
 use std::collections::BTreeMap;
 use windlass_audit::Entry;
 use windlass_core::job::{Failure, FailureClass, Lease, Retry, State};
-use windlass_core::name::{Labels, WorkerId};
+use windlass_core::name::WorkerId;
 use windlass_core::store::{
-    ClaimRequest, ClaimedJob, Kinds, Outcome, OutcomeKind, RenewRequest, Renewal, ReportRequest, Reported, Sweep,
-    SweepKind,
+    ClaimRequest, ClaimedJob, Outcome, OutcomeKind, RenewRequest, Renewal, ReportRequest, Reported, Sweep, SweepKind,
 };
 use windlass_core::time::Timestamp;
 
@@ -60,15 +59,8 @@ impl Worker {
 
     /// Asks until there is an answer: with the same request id the answer to a claim cannot get lost.
     async fn claim(&self, request_id: u64, outcomes: Vec<Outcome>) -> Result<Vec<ClaimedJob>> {
-        let claim = ClaimRequest {
-            worker: self.id.clone(),
-            request_id,
-            queues: vec![queue()?],
-            kinds: Kinds::Any,
-            labels: Labels::default(),
-            max: BATCH,
-            lease_ms: LEASE_MS,
-        };
+        let claim = ClaimRequest::new(self.id.clone(), request_id, queue()?);
+        let claim = ClaimRequest { max: BATCH, lease_ms: LEASE_MS, ..claim };
         let store = &self.hand.store;
         if outcomes.is_empty() {
             return Ok(self.hand.insist(|| store.claim(claim.clone())).await?.jobs);

@@ -8,7 +8,11 @@ use windlass_crash::storm::{Fault, Plan, Row, run};
 async fn slow_planned_failovers_lose_nothing_that_was_acknowledged() {
     let row = run(Plan { fault: Fault::PlannedOneReplica, rounds: 2, seed: 20_261_118 }).await.unwrap();
     println!("{}\n{row}", Row::HEAD);
-    assert_eq!((row.lost, row.runs_lost, row.forgotten, row.double), (0, 0, 0, 0), "{row:#?}");
+    assert_eq!(
+        (row.findings.lost, row.runs_lost, row.findings.forgotten, row.findings.double),
+        (0, 0, 0, 0),
+        "{row:#?}"
+    );
     // How long callers waited is checked by `cargo xtask crash storm`, on a machine that does nothing else.
-    assert_eq!((row.phantom, row.miscounted, row.discord), (0, 0, 0), "{row:#?}");
+    assert_eq!((row.findings.phantom, row.miscounted, row.discord), (0, 0, 0), "{row:#?}");
 }

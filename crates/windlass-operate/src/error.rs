@@ -17,6 +17,10 @@ pub enum ErrorKind {
     NotFound,
     /// The present state does not allow the operation.
     Conflict,
+    /// The user broke the operation off.
+    Interrupted,
+    /// The reader of an output has closed it.
+    BrokenPipe,
 }
 
 /// Why an operation could not be done, and what to do next.
@@ -56,6 +60,11 @@ impl OperateError {
     /// The present state does not allow the operation.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
+    }
+
+    /// The user broke the operation off.
+    pub fn interrupted() -> Self {
+        Self::new(ErrorKind::Interrupted, "interrupted")
     }
 
     /// Sets what to do next.
@@ -107,6 +116,13 @@ impl From<Error> for OperateError {
             _ => None,
         };
         Self { kind, message, hint, cause: Some(error) }
+    }
+}
+
+impl From<std::io::Error> for OperateError {
+    fn from(error: std::io::Error) -> Self {
+        let is_closed = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Self::new(if is_closed { ErrorKind::BrokenPipe } else { ErrorKind::Failed }, error.to_string())
     }
 }
 

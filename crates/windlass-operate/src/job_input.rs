@@ -2,6 +2,8 @@
 
 use crate::error::OperateError;
 use crate::strict_json;
+#[cfg(feature = "clap")]
+use crate::values::pair;
 use crate::values::{RetryText, Span};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -12,54 +14,102 @@ use windlass::core::payload::{JSON, Payload};
 use windlass::core::time::Timestamp;
 
 /// A job as it is typed. Fields that are left out have the defaults of [`JobSpec`]; unknown fields are an error.
+///
+/// With the feature `clap`, the fields are flags and their descriptions its help. The payload is not among them: a command
+/// line reads it from where an argument says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args), group(id = "job"))]
 pub struct JobInput {
-    /// The queue; required.
+    /// The queue it waits on
+    #[cfg_attr(feature = "clap", arg(value_name = "QUEUE"))]
     pub queue: Option<QueueName>,
-    /// The kind, which names its handler; required.
+    /// What it is: the name of its handler
+    #[cfg_attr(feature = "clap", arg(value_name = "KIND"))]
     pub kind: Option<Kind>,
     /// The payload; `null` when it is left out.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub payload: Option<PayloadInput>,
-    /// The content type of a payload that is not JSON.
+    /// What the payload is, when it is not JSON
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", help_heading = "Job options"))]
     pub content_type: Option<String>,
-    /// Lower comes first.
+    /// Lower comes first; from -32768 to 32767, 0 if not given
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Job options")
+    )]
     pub priority: Option<i16>,
-    /// The time to wait before the first attempt, by the store's clock; excludes `run_at`.
+    /// Start it after so long, by the store's clock: 500ms, 30s, 5m, 2h, 7d
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "TIME", conflicts_with = "run_at", help_heading = "Job options")
+    )]
     pub delay: Option<Span>,
-    /// The time of the first attempt; excludes `delay`.
+    /// Start it at this time, RFC 3339: 2026-11-15T20:00:00Z
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Job options")
+    )]
     pub run_at: Option<Timestamp>,
-    /// How many attempts the job has.
+    /// How often it may be tried; 3 if not given
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Job options"))]
     pub attempts: Option<u32>,
-    /// How often its worker may vanish.
+    /// How often its worker may vanish; 1 if not given
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Job options"))]
     pub stalls: Option<u32>,
-    /// How long one attempt may take.
+    /// How long one attempt may take
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", help_heading = "Job options"))]
     pub timeout: Option<Span>,
-    /// The delays between attempts.
+    /// Waits between attempts: none, fixed:5s, exponential:1s..1h[,factor=2][,jitter=20], delays:1s,10s,1m, `by_kind`
+    #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY", help_heading = "Job options"))]
     pub retry: Option<RetryText>,
-    /// Labels that its worker must offer.
+    /// A label that its worker must offer; may be repeated
+    #[cfg_attr(feature = "clap", arg(long = "label", value_name = "LABEL", help_heading = "Job options"))]
     pub labels: Vec<Label>,
-    /// The group.
+    /// The group it belongs to: a tenant, an account
+    #[cfg_attr(feature = "clap", arg(long, value_name = "GROUP", help_heading = "Job options"))]
     pub group: Option<GroupName>,
-    /// The custom id, unique in its queue and group.
+    /// An id of your own, unique in its queue and group: the same job again is enqueued once
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ID", help_heading = "Job options"))]
     pub id: Option<CustomId>,
-    /// A dedup key with the mode `reject`; excludes `dedup` and `dedup_key`.
+    /// At most one unfinished job with this key; short for --dedup reject --dedup-key KEY
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY", conflicts_with_all = ["dedup", "dedup_key"], help_heading = "Job options"))]
     pub unique: Option<DedupKey>,
-    /// What happens while there is a job with the same key.
+    /// What happens while there is a job with the same key, or else with the same kind and payload
+    #[cfg_attr(feature = "clap", arg(long, value_name = "MODE", value_parser = dedup_mode(), help_heading = "Job options"))]
     pub dedup: Option<DedupMode>,
-    /// The dedup key; kind and payload when it is left out. Requires `dedup`.
+    /// The key that counts as the same work
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY", requires = "dedup", help_heading = "Job options"))]
     pub dedup_key: Option<DedupKey>,
-    /// How long the key is held at most.
+    /// How long the key is held at most; throttle needs it
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", help_heading = "Job options"))]
     pub dedup_ttl: Option<Span>,
-    /// Whether it goes before the others of its priority.
+    /// Put it before the others of its priority, not behind them
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Job options"))]
     pub lifo: bool,
-    /// How long it is kept after it succeeded or was cancelled.
+    /// How long it is kept after it succeeded or was cancelled; 0s removes it at once
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", help_heading = "Job options"))]
     pub keep_succeeded: Option<Span>,
-    /// How long it is kept after it failed.
+    /// How long it is kept after it failed
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", help_heading = "Job options"))]
     pub keep_failed: Option<Span>,
-    /// Pairs to carry along.
+    /// Something to carry along, key=value; may be repeated
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KEY=VALUE", value_parser = pair, help_heading = "Job options"))]
     #[serde(deserialize_with = "pairs_of_map")]
     pub metadata: Vec<(String, String)>,
+}
+
+#[cfg(feature = "clap")]
+fn dedup_mode() -> impl clap::builder::TypedValueParser<Value = DedupMode> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    let modes = [
+        ("reject", "The second one is turned away while the first one has not ended"),
+        ("replace", "The second one takes the place of the first one while that waits: a debounce"),
+        ("throttle", "The second one is turned away until --dedup-ttl is over"),
+        ("keep_last", "The last one waits behind the active one"),
+    ];
+    let parser = PossibleValuesParser::new(modes.map(|(name, help)| PossibleValue::new(name).help(help)));
+    parser.try_map(|name| serde_json::from_value(serde_json::Value::String(name)))
 }
 
 fn pairs_of_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {

@@ -18,6 +18,9 @@ const NAMES: &str = "active at_time attempts cap count due edge expires first fo
 /// Where an operand of a comparison ends.
 const ENDS: &str = ", ; = == ~= < > <= >= and or not then do if elseif else while until return local end in function";
 
+const OPENING: &str = "([{";
+const CLOSING: &str = ")]}";
+
 pub(super) fn check(tree: &Tree, findings: &mut Vec<Finding>) {
     for file in tree.files.iter().filter(|file| file.has_extension(&["lua"])) {
         let lines: Vec<&str> = file.text.lines().collect();
@@ -59,18 +62,28 @@ fn fault(line: &str) -> Option<String> {
     None
 }
 
-/// How many tokens there are before the parenthesis closes.
-fn arguments_len(tokens: &[String]) -> usize {
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate() {
+/// How many tokens there are before one outside of all parentheses for which `ends` is true, or before a parenthesis that
+/// closes more than was opened. Read backwards, `opening` and `closing` parentheses change places.
+fn length_until<'a>(
+    tokens: impl ExactSizeIterator<Item = &'a String>,
+    (opening, closing): (&str, &str),
+    ends: impl Fn(&str) -> bool,
+) -> usize {
+    let (count, mut depth) = (tokens.len(), 0_usize);
+    for (at, token) in tokens.enumerate() {
         match token.as_str() {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" if depth == 0 => return at,
-            ")" | "]" | "}" => depth -= 1,
+            token if opening.contains(token) => depth += 1,
+            token if closing.contains(token) && depth > 0 => depth -= 1,
+            token if depth == 0 && (closing.contains(token) || ends(token)) => return at,
             _ => {}
         }
     }
-    tokens.len()
+    count
+}
+
+/// How many tokens there are before the parenthesis closes.
+fn arguments_len(tokens: &[String]) -> usize {
+    length_until(tokens.iter(), (OPENING, CLOSING), |_| false)
 }
 
 fn is_in(words: &str, token: &str) -> bool {
@@ -79,38 +92,13 @@ fn is_in(words: &str, token: &str) -> bool {
 
 /// The operand that these tokens begin with.
 fn behind(tokens: &[String]) -> &[String] {
-    let mut depth = 0_usize;
-    let ends = |token: &String| match token.as_str() {
-        "(" | "[" | "{" => {
-            depth += 1;
-            false
-        }
-        ")" | "]" | "}" if depth == 0 => true,
-        ")" | "]" | "}" => {
-            depth -= 1;
-            false
-        }
-        other => depth == 0 && is_in(ENDS, other),
-    };
-    &tokens[..tokens.iter().position(ends).unwrap_or(tokens.len())]
+    &tokens[..length_until(tokens.iter(), (OPENING, CLOSING), |token| is_in(ENDS, token))]
 }
 
 /// The operand that these tokens end with.
 fn before(tokens: &[String]) -> &[String] {
-    let mut depth = 0_usize;
-    let ends = |token: &String| match token.as_str() {
-        ")" | "]" | "}" => {
-            depth += 1;
-            false
-        }
-        "(" | "[" | "{" if depth == 0 => true,
-        "(" | "[" | "{" => {
-            depth -= 1;
-            false
-        }
-        other => depth == 0 && is_in(ENDS, other),
-    };
-    &tokens[tokens.iter().rposition(ends).map_or(0, |at| at + 1)..]
+    let length = length_until(tokens.iter().rev(), (CLOSING, OPENING), |token| is_in(ENDS, token));
+    &tokens[tokens.len() - length..]
 }
 
 /// Whether an operand is seen to be a number.

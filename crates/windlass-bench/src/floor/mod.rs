@@ -116,8 +116,9 @@ pub enum FloorError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PrivateRedis, Server};
+    use crate::Server;
     use std::sync::Arc;
+    use windlass_servers::Redis;
 
     #[test]
     fn every_floor_does_its_work() {
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_floor_of_redis_does_its_work_and_says_what_the_server_spent() {
-        let redis = PrivateRedis::start().unwrap();
+        let redis = Redis::start().unwrap();
         let server = Arc::new(Server::connect(&redis.url()).unwrap());
         let floor = RedisFloor::new(Arc::clone(&server));
         does_its_work(&floor);

@@ -6,7 +6,7 @@ use crate::ui::{ERROR, GOOD, STRONG, WARNING};
 use clap::Args;
 use std::process::ExitCode;
 use windlass::core::finding::{Finding, Severity};
-use windlass_operate::doctor::{Check, examine_redis, worst};
+use windlass_operate::doctor::{check_all, examine_redis, worst};
 use windlass_operate::text::printable;
 
 const AFTER: &str = "\
@@ -48,12 +48,11 @@ impl Doctor {
                 return Ok(exit(all));
             }
         }
-        let info = store.info().await?;
-        for check in Check::ALL {
-            let findings = check.run(store.as_ref(), &info, self.deep).await;
-            findings.iter().try_for_each(|finding| print(app, finding))?;
+        check_all(store.as_ref(), &store.info().await?, self.deep, |findings| {
             all = all.max(worst(&findings));
-        }
+            findings.iter().try_for_each(|finding| print(app, finding))
+        })
+        .await?;
         Ok(exit(all))
     }
 }

@@ -109,7 +109,9 @@ impl Set {
             put(&mut after.weight, self.weight.map(OrNone::value)),
         ];
         if !given.contains(&true) {
-            return Err(Failure::usage("nothing is to be changed").hint("name a setting, such as --cap 5; see --help"));
+            return Err(
+                Failure::invalid("nothing is to be changed").hint("name a setting, such as --cap 5; see --help")
+            );
         }
         after.check()?;
         let (queue, group) = (self.queue, self.group);

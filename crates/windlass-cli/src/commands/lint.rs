@@ -1,7 +1,7 @@
 //! `windlass lint`: what is wrong with workflow files.
 
 use crate::app::App;
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::ui::GOOD;
 use crate::workflow_file::{WorkflowFile, drawn};
 use clap::Args;
@@ -50,7 +50,7 @@ impl Lint {
             return Ok(ExitCode::SUCCESS);
         }
         app.ui.note(format_args!("{} in {}", count(faults, "fault"), count(faulty, "file")));
-        Ok(ExitCode::from(Code::Failed as u8))
+        Ok(ExitCode::FAILURE)
     }
 }
 

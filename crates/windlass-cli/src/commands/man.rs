@@ -29,7 +29,7 @@ impl Man {
             app.ui.bytes(page(root)?.trim_ascii_end())?;
             return Ok(());
         };
-        let cannot = |error: std::io::Error| Failure::usage(format!("{}: {error}", dir.display()));
+        let cannot = |error: std::io::Error| Failure::invalid(format!("{}: {error}", dir.display()));
         std::fs::create_dir_all(&dir).map_err(cannot)?;
         let mut written = 0;
         write(&root, "windlass", &dir, &mut written).map_err(cannot)?;

@@ -36,7 +36,7 @@ pub(crate) mod workers;
 
 use crate::app::App;
 use crate::cli::Command;
-use crate::failure::Failure;
+use crate::failure::{Failure, code, report};
 use std::process::{ExitCode, Termination};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -82,8 +82,9 @@ pub(crate) async fn unless_interrupted<T>(
     let mut interrupts = signal(SignalKind::interrupt())?;
     guard.spawn(async move {
         if interrupts.recv().await.is_some() {
-            Failure::interrupted().report(json);
-            std::process::exit(130);
+            let interrupted = Failure::interrupted();
+            report(&interrupted, json);
+            std::process::exit(code(&interrupted).into());
         }
     });
     Box::pin(work).await

@@ -86,7 +86,7 @@ pub(crate) struct CommandArgs {
 
 /// Opens a place for artifacts.
 pub(crate) fn open_artifacts(url: &str) -> Result<Arc<dyn ArtifactStore>, Failure> {
-    windlass::artifacts::open(url).map_err(|error| Failure::usage(format!("--artifacts: {error}")))
+    windlass::artifacts::open(url).map_err(|error| Failure::invalid(format!("--artifacts: {error}")))
 }
 
 impl CommandArgs {
@@ -113,7 +113,7 @@ impl CommandArgs {
         let mut commands = Commands::new().grace(self.grace.map_or(GRACE, Span::duration));
         for name in &self.secrets {
             let value = std::env::var(name).map_err(|_| {
-                Failure::usage(format!("the secret {name} is not in the environment"))
+                Failure::invalid(format!("the secret {name} is not in the environment"))
                     .hint(format!("set it: {name}=… {command} …"))
             })?;
             commands = commands.secret(name, value);
@@ -136,12 +136,12 @@ impl CommandArgs {
 impl Worker {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         if self.no_runs && !self.allow_commands {
-            return Err(Failure::usage("with --no-runs and without --allow-commands there is nothing to do")
+            return Err(Failure::invalid("with --no-runs and without --allow-commands there is nothing to do")
                 .hint("say --allow-commands"));
         }
         let given = self.commands.first_given().or(self.work_dir.as_ref().map(|_| "--work-dir"));
         if let Some(flag) = given.filter(|_| !self.allow_commands) {
-            return Err(Failure::usage(format!("{flag} needs --allow-commands: without it, no command is run"))
+            return Err(Failure::invalid(format!("{flag} needs --allow-commands: without it, no command is run"))
                 .hint(format!("add --allow-commands, or leave {flag} out")));
         }
         let commands = match self.allow_commands {

@@ -10,7 +10,7 @@ use crate::{Result, enqueuer, worker};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::JoinSet;
-use windlass_audit::{Book, Findings, Ledger};
+use windlass_audit::{Book, Findings};
 use windlass_core::store::Store;
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
@@ -62,15 +62,9 @@ impl Crew {
     }
 
     fn hand(&self, name: String, seed: u64, of: u64) -> Result<Hand> {
-        Ok(Hand {
-            name,
-            store: open(Path::new(PREFIX), Some(&self.url))?,
-            ledger: Ledger::Shared(Arc::clone(&self.book)),
-            dice: Dice::new(seed),
-            bug: None,
-            watch: Arc::clone(&self.watch),
-            idle_ms: worker::IDLE_MS.max(of * 2),
-        })
+        let store = open(Path::new(PREFIX), Some(&self.url))?;
+        let hand = Hand::of_task(name, store, seed, (&self.book, &self.watch));
+        Ok(Hand { idle_ms: worker::IDLE_MS.max(of * 2), ..hand })
     }
 
     /// How many workers and enqueuers it has.
@@ -98,18 +92,8 @@ impl Crew {
 
     /// How long it takes until each worker's claim is answered again, from the store's return on.
     pub(super) async fn recovery_ms(&mut self, since: Timestamp) -> Result<u64> {
-        let end = since.plus_ms(RECOVERY_MS_MAX);
-        loop {
-            self.check()?;
-            if let Some(at) = self.watch.all_claimed_since(since) {
-                return Ok(at.ms_since(since));
-            }
-            if SystemClock.now() >= end {
-                let error = self.watch.last_error();
-                return Err(format!("not every worker claims again after {RECOVERY_MS_MAX} ms: {error}").into());
-            }
-            pass_ms(2).await;
-        }
+        let watch = Arc::clone(&self.watch);
+        recovery_ms(&watch, since, RECOVERY_MS_MAX, || self.check()).await
     }
 
     /// Recounts the store while everybody holds still.
@@ -143,6 +127,25 @@ impl Crew {
         let entries = self.book.lock().clone();
         let (findings, miscounted) = audit_store(self.store.as_ref(), entries).await?;
         Ok(Outcome { findings, miscounted, discord, unanswered: self.watch.unanswered() })
+    }
+}
+
+/// How long it takes after `since` until a claim of each worker is answered. `check` fails when there is no use in waiting on.
+pub(super) async fn recovery_ms(
+    watch: &Watch,
+    since: Timestamp,
+    ms_max: u64,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<u64> {
+    loop {
+        check()?;
+        if let Some(at) = watch.all_claimed_since(since) {
+            return Ok(at.ms_since(since));
+        }
+        if SystemClock.now() >= since.plus_ms(ms_max) {
+            return Err(format!("not every worker claims again after {ms_max} ms: {}", watch.last_error()).into());
+        }
+        pass_ms(2).await;
     }
 }
 

@@ -75,6 +75,43 @@ pub enum Fault {
     HalfStore,
 }
 
+/// Each fault in the order of the enum, with its name and a line about it for the help text.
+const TABLE: [(Fault, &str, &str); 33] = [
+    (Fault::ScriptFlush, "script-flush", "the server deletes all scripts, again and again"),
+    (Fault::ClientKill, "client-kill", "the server closes all connections, again and again"),
+    (Fault::Neighbours, "neighbours", "the same with two stores on the server"),
+    (Fault::Pause, "pause", "the server is stopped for a while (SIGSTOP)"),
+    (Fault::RestartAlways, "restart-always", "the server is killed and restarted; appendfsync always"),
+    (Fault::RestartEverysec, "restart-everysec", "the same with appendfsync everysec"),
+    (Fault::Loading, "loading", "the same with a server that takes long to load its data"),
+    (Fault::Reconnect, "reconnect-200", "the same with 200 workers"),
+    (Fault::MemoryFull, "memory-full", "the server's memory is full for a while"),
+    (Fault::Cuts, "cuts", "connections are cut inside of requests and replies"),
+    (Fault::Swallowed, "swallowed", "replies do not arrive, then connections break"),
+    (Fault::HalfOpen, "half-open", "replies do not arrive, and connections stay open"),
+    (Fault::SlowLink, "slow-link", "every byte is delayed"),
+    (Fault::SentinelKill, "sentinel-kill", "Sentinel: kill -9 of the primary"),
+    (Fault::SentinelKillWait, "sentinel-kill-wait", "the same with wait_replicas=1"),
+    (Fault::SentinelFailover, "sentinel-failover", "Sentinel: SENTINEL FAILOVER"),
+    (Fault::SentinelFailoverWait, "sentinel-failover-wait", "the same with wait_replicas=1"),
+    (Fault::PlannedOneReplica, "planned-1-replica", "SENTINEL FAILOVER under full load, 1 replica"),
+    (Fault::PlannedWaitOne, "planned-2-replicas-wait-1", "the same with 2 replicas and wait_replicas=1"),
+    (Fault::PlannedWaitAll, "planned-2-replicas-wait-all", "the same with 2 replicas and wait_replicas=all"),
+    (Fault::FailoverTo, "failover-to", "FAILOVER TO under full load: the Sentinels are not involved"),
+    (Fault::KilledOneReplica, "killed-1-replica", "kill -9 of the primary under full load, 1 replica"),
+    (Fault::KilledWaitOne, "killed-2-replicas-wait-1", "the same with 2 replicas and wait_replicas=1"),
+    (Fault::KilledWaitAll, "killed-2-replicas-wait-all", "the same with 2 replicas and wait_replicas=all"),
+    (Fault::OutdatedSentinel, "outdated-sentinel", "planned-1-replica with a Sentinel that names the old primary"),
+    (Fault::OutdatedSentinelKilled, "outdated-sentinel-killed", "killed-1-replica with such a Sentinel"),
+    (Fault::FrozenSentinel, "frozen-sentinel", "planned-1-replica with a Sentinel that is stopped (SIGSTOP)"),
+    (Fault::FrozenTimekeeper, "frozen-timekeeper", "the worker process that is the timekeeper is stopped (SIGSTOP)"),
+    (Fault::ClusterKill, "cluster-kill", "Cluster: kill -9 of the primary"),
+    (Fault::ClusterKillWait, "cluster-kill-wait", "the same with wait_replicas=1"),
+    (Fault::ClusterFailover, "cluster-failover", "Cluster: CLUSTER FAILOVER"),
+    (Fault::SlotMigration, "slot-migration", "Cluster: the slot moves to another node, key by key"),
+    (Fault::HalfStore, "half-store", "Cluster: kill -9 of the source of a slot move, then the repair of the guide"),
+];
+
 /// What servers a fault needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
@@ -96,118 +133,18 @@ pub(super) enum BrokenSentinel {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 33] = [
-        Self::ScriptFlush,
-        Self::ClientKill,
-        Self::Neighbours,
-        Self::Pause,
-        Self::RestartAlways,
-        Self::RestartEverysec,
-        Self::Loading,
-        Self::Reconnect,
-        Self::MemoryFull,
-        Self::Cuts,
-        Self::Swallowed,
-        Self::HalfOpen,
-        Self::SlowLink,
-        Self::SentinelKill,
-        Self::SentinelKillWait,
-        Self::SentinelFailover,
-        Self::SentinelFailoverWait,
-        Self::PlannedOneReplica,
-        Self::PlannedWaitOne,
-        Self::PlannedWaitAll,
-        Self::FailoverTo,
-        Self::KilledOneReplica,
-        Self::KilledWaitOne,
-        Self::KilledWaitAll,
-        Self::OutdatedSentinel,
-        Self::OutdatedSentinelKilled,
-        Self::FrozenSentinel,
-        Self::FrozenTimekeeper,
-        Self::ClusterKill,
-        Self::ClusterKillWait,
-        Self::ClusterFailover,
-        Self::SlotMigration,
-        Self::HalfStore,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.into_iter().map(|(fault, ..)| fault)
+    }
 
     /// Its name on the command line and in the table.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::ScriptFlush => "script-flush",
-            Self::ClientKill => "client-kill",
-            Self::Neighbours => "neighbours",
-            Self::Pause => "pause",
-            Self::RestartAlways => "restart-always",
-            Self::RestartEverysec => "restart-everysec",
-            Self::Loading => "loading",
-            Self::Reconnect => "reconnect-200",
-            Self::MemoryFull => "memory-full",
-            Self::Cuts => "cuts",
-            Self::Swallowed => "swallowed",
-            Self::HalfOpen => "half-open",
-            Self::SlowLink => "slow-link",
-            Self::SentinelKill => "sentinel-kill",
-            Self::SentinelKillWait => "sentinel-kill-wait",
-            Self::SentinelFailover => "sentinel-failover",
-            Self::SentinelFailoverWait => "sentinel-failover-wait",
-            Self::PlannedOneReplica => "planned-1-replica",
-            Self::PlannedWaitOne => "planned-2-replicas-wait-1",
-            Self::PlannedWaitAll => "planned-2-replicas-wait-all",
-            Self::FailoverTo => "failover-to",
-            Self::KilledOneReplica => "killed-1-replica",
-            Self::KilledWaitOne => "killed-2-replicas-wait-1",
-            Self::KilledWaitAll => "killed-2-replicas-wait-all",
-            Self::OutdatedSentinel => "outdated-sentinel",
-            Self::OutdatedSentinelKilled => "outdated-sentinel-killed",
-            Self::FrozenSentinel => "frozen-sentinel",
-            Self::FrozenTimekeeper => "frozen-timekeeper",
-            Self::ClusterKill => "cluster-kill",
-            Self::ClusterKillWait => "cluster-kill-wait",
-            Self::ClusterFailover => "cluster-failover",
-            Self::SlotMigration => "slot-migration",
-            Self::HalfStore => "half-store",
-        }
+        TABLE[self as usize].1
     }
 
     /// A line about it for the help text.
     pub fn about(self) -> &'static str {
-        match self {
-            Self::ScriptFlush => "the server deletes all scripts, again and again",
-            Self::ClientKill => "the server closes all connections, again and again",
-            Self::Neighbours => "the same with two stores on the server",
-            Self::Pause => "the server is stopped for a while (SIGSTOP)",
-            Self::RestartAlways => "the server is killed and restarted; appendfsync always",
-            Self::RestartEverysec => "the same with appendfsync everysec",
-            Self::Loading => "the same with a server that takes long to load its data",
-            Self::Reconnect => "the same with 200 workers",
-            Self::MemoryFull => "the server's memory is full for a while",
-            Self::Cuts => "connections are cut inside of requests and replies",
-            Self::Swallowed => "replies do not arrive, then connections break",
-            Self::HalfOpen => "replies do not arrive, and connections stay open",
-            Self::SlowLink => "every byte is delayed",
-            Self::SentinelKill => "Sentinel: kill -9 of the primary",
-            Self::SentinelKillWait => "the same with wait_replicas=1",
-            Self::SentinelFailover => "Sentinel: SENTINEL FAILOVER",
-            Self::SentinelFailoverWait => "the same with wait_replicas=1",
-            Self::PlannedOneReplica => "SENTINEL FAILOVER under full load, 1 replica",
-            Self::PlannedWaitOne => "the same with 2 replicas and wait_replicas=1",
-            Self::PlannedWaitAll => "the same with 2 replicas and wait_replicas=all",
-            Self::FailoverTo => "FAILOVER TO under full load: the Sentinels are not involved",
-            Self::KilledOneReplica => "kill -9 of the primary under full load, 1 replica",
-            Self::KilledWaitOne => "the same with 2 replicas and wait_replicas=1",
-            Self::KilledWaitAll => "the same with 2 replicas and wait_replicas=all",
-            Self::OutdatedSentinel => "planned-1-replica with a Sentinel that names the old primary",
-            Self::OutdatedSentinelKilled => "killed-1-replica with such a Sentinel",
-            Self::FrozenSentinel => "planned-1-replica with a Sentinel that is stopped (SIGSTOP)",
-            Self::FrozenTimekeeper => "the worker process that is the timekeeper is stopped (SIGSTOP)",
-            Self::ClusterKill => "Cluster: kill -9 of the primary",
-            Self::ClusterKillWait => "the same with wait_replicas=1",
-            Self::ClusterFailover => "Cluster: CLUSTER FAILOVER",
-            Self::SlotMigration => "Cluster: the slot moves to another node, key by key",
-            Self::HalfStore => "Cluster: kill -9 of the source of a slot move, then the repair of the guide",
-        }
+        TABLE[self as usize].2
     }
 
     /// Whether acknowledged work may be lost or done again: another node takes over that need not have everything. With
@@ -305,8 +242,18 @@ impl fmt::Display for Fault {
 impl FromStr for Fault {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|fault| fault.name() == text);
-        let all = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::all().find(|fault| fault.name() == text);
+        let all = || TABLE.map(|(_, name, _)| name).join(", ");
         found.ok_or_else(|| format!("`{text}` is no fault; there are {}", all()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TABLE;
+
+    #[test]
+    fn the_table_has_the_order_of_the_enum() {
+        assert!(TABLE.iter().enumerate().all(|(at, (fault, ..))| *fault as usize == at));
     }
 }

@@ -16,6 +16,7 @@ mod planned;
 mod table;
 mod timekeeper;
 
+pub use crate::watch::Unanswered;
 pub use fault::Fault;
 pub use table::Row;
 
@@ -25,7 +26,6 @@ use crate::recount::Discord;
 use bed::{Bed, PREFIX, aside, end};
 use crew::{Crew, Outcome};
 use std::sync::Arc;
-use windlass_audit::Findings;
 use windlass_core::name::QueueName;
 use windlass_core::store::{QueueSettings, Retention, RetentionRule, Setting, Store};
 use windlass_core::time::{Clock, SystemClock};
@@ -107,28 +107,27 @@ async fn keep_everything(store: &dyn Store, queues: Vec<QueueName>) -> Result<()
 impl Row {
     fn in_discord(&mut self, discord: &Discord) {
         self.discord += discord.count;
-        self.faults.extend(discord.named.iter().take(5).cloned());
+        self.findings.faults.extend(discord.named.iter().take(5).cloned());
     }
 
     fn add(&mut self, outcome: Outcome) {
         let Outcome { findings, miscounted, discord, unanswered } = outcome;
         self.in_discord(&discord);
-        let Findings { jobs, executed, delivered_twice, too_late, lost, double, forgotten, phantom, faults, .. } =
-            findings;
-        self.jobs += jobs;
-        self.executed += executed;
-        self.delivered_twice += delivered_twice;
-        self.too_late += too_late;
-        self.lost += lost;
-        self.double += double;
-        self.forgotten += forgotten;
-        self.phantom += phantom;
-        self.faults.extend(faults);
         self.miscounted += miscounted;
-        self.unknown += unanswered.unknown;
-        self.unavailable += unanswered.unavailable;
-        self.full += unanswered.full;
-        self.refused += unanswered.refused;
+        let (all, calls) = (&mut self.findings, &mut self.unanswered);
+        all.jobs += findings.jobs;
+        all.executed += findings.executed;
+        all.delivered_twice += findings.delivered_twice;
+        all.too_late += findings.too_late;
+        all.lost += findings.lost;
+        all.double += findings.double;
+        all.forgotten += findings.forgotten;
+        all.phantom += findings.phantom;
+        all.faults.extend(findings.faults);
+        calls.unknown += unanswered.unknown;
+        calls.unavailable += unanswered.unavailable;
+        calls.full += unanswered.full;
+        calls.refused += unanswered.refused;
     }
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn run_all(config: &StormConfig) -> Result<bool> {
             Ok(row) => {
                 clean &= row.is_clean();
                 println!("{}", if config.json { serde_json::to_string(&row)? } else { row.to_string() });
-                row.faults.iter().filter(|_| !row.is_clean()).for_each(|fault| eprintln!("  {fault}"));
+                row.findings.faults.iter().filter(|_| !row.is_clean()).for_each(|fault| eprintln!("  {fault}"));
             }
             Err(error) => {
                 clean = false;

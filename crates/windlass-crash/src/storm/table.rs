@@ -2,8 +2,10 @@
 
 use super::fault::Fault;
 use super::planned;
+use crate::watch::Unanswered;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use windlass_audit::Findings;
 
 /// The longest that workers may take to claim again after the store's return.
 const RECOVERY_MS_MAX: u64 = 5_000;
@@ -23,20 +25,10 @@ pub struct Row {
     pub fault: String,
     /// How often it was done.
     pub rounds: u32,
-    /// Jobs whose enqueue was acknowledged.
-    pub jobs: u64,
-    /// Times that a handler did its work.
-    pub executed: u64,
-    /// Jobs that were worked on more than once: allowed.
-    pub delivered_twice: u64,
-    /// Outcomes that were refused because their lease was lost: allowed.
-    pub too_late: u64,
-    /// Acknowledged jobs or completions that are gone.
-    pub lost: u64,
-    /// Jobs and nodes of runs with two completions, and jobs with more deliveries than allowed.
-    pub double: u64,
-    /// Jobs and nodes of runs that were claimed once more after their completion had been acknowledged.
-    pub forgotten: u64,
+    /// What the audit of all jobs found. Nodes of runs count as jobs where they were completed twice, or claimed once more
+    /// after their completion had been acknowledged; the faults name some of all that is wrong.
+    #[serde(flatten)]
+    pub findings: Findings,
     /// Runs whose start was acknowledged.
     pub runs: u64,
     /// Acknowledged runs that are gone, have not ended, or ended with another result than they should have.
@@ -49,28 +41,19 @@ pub struct Row {
     pub wake_before_ms: Option<u64>,
     /// The same three seconds after a failover.
     pub wake_ms: Option<u64>,
-    /// Jobs that nobody enqueued.
-    pub phantom: u64,
     /// Queues whose counters differ from a recount.
     pub miscounted: u64,
     /// Index entries and counters that do not fit the records, over all recounts.
     pub discord: u64,
-    /// Calls whose outcome was unknown, and that were repeated.
-    pub unknown: u64,
-    /// Calls that were turned away, and repeated.
-    pub unavailable: u64,
-    /// Calls that found the store full, and were repeated.
-    pub full: u64,
-    /// Calls that were refused because a part of the store was missing, and repeated.
-    pub refused: u64,
+    /// Calls that were repeated.
+    #[serde(flatten)]
+    pub unanswered: Unanswered,
     /// The longest time until every worker's claim was answered again, and until processes that started then were answered.
     pub recovery_ms: u64,
     /// The longest time from the end of a lease of the frozen timekeeper until it was reaped.
     pub reaped_late_ms: Option<u64>,
     /// How long it took.
     pub seconds: u64,
-    /// Some of what is wrong.
-    pub faults: Vec<String>,
 }
 
 impl Row {
@@ -81,10 +64,10 @@ impl Row {
 
     /// True when no promise was broken. What a fail-over may cost is not promised; that everything fits together is.
     pub fn is_clean(&self) -> bool {
-        let fault = self.fault.parse::<Fault>();
+        let (fault, all) = (self.fault.parse::<Fault>(), &self.findings);
         let may_lose = fault.as_ref().is_ok_and(|fault| fault.may_lose());
-        (may_lose || self.lost + self.double + self.forgotten + self.runs_lost == 0)
-            && self.phantom + self.miscounted + self.discord == 0
+        (may_lose || all.lost + all.double + all.forgotten + self.runs_lost == 0)
+            && all.phantom + self.miscounted + self.discord == 0
             && self.recovery_ms <= RECOVERY_MS_MAX
             && self.reaped_late_ms.is_none_or(|late_ms| late_ms <= REAPED_LATE_MS_MAX)
             && (!fault.is_ok_and(Fault::is_under_full_load) || self.meets_bars())
@@ -92,7 +75,7 @@ impl Row {
 
     /// Whether the load was as high as a storm of planned failovers needs it, and nobody waited too long.
     fn meets_bars(&self) -> bool {
-        let has_load = self.jobs >= u64::from(self.rounds) * planned::JOBS_PER_ROUND
+        let has_load = self.findings.jobs >= u64::from(self.rounds) * planned::JOBS_PER_ROUND
             && self.in_flight.is_some_and(|calls| calls >= IN_FLIGHT_MIN)
             && self.runs > 0;
         // A machine that is busy with other work delays wake-ups before a failover, too.
@@ -105,21 +88,21 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let always = Some;
+        let (always, all, calls) = (Some, &self.findings, self.unanswered);
         let numbers = [
             always(u64::from(self.rounds)),
-            always(self.jobs),
+            always(all.jobs),
             always(self.runs),
-            always(self.lost),
+            always(all.lost),
             always(self.runs_lost),
-            always(self.forgotten),
-            always(self.double),
-            always(self.phantom),
+            always(all.forgotten),
+            always(all.double),
+            always(all.phantom),
             always(self.discord + self.miscounted),
-            always(self.unknown),
-            always(self.unavailable + self.full + self.refused),
-            always(self.delivered_twice),
-            always(self.too_late),
+            always(calls.unknown),
+            always(calls.unavailable + calls.full + calls.refused),
+            always(all.delivered_twice),
+            always(all.too_late),
             always(self.recovery_ms),
             self.in_flight,
             self.gap_ms,

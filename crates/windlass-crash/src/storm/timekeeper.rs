@@ -8,7 +8,7 @@ use super::bed::{Bed, PREFIX, aside, at, end};
 use super::crew::Outcome;
 use super::table::Row;
 use super::{JOBS_BETWEEN, Plan, keep_everything};
-use crate::args::{Blow, Config, StoreKind};
+use crate::args::Config;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::fleet::{Fleet, Kind};
 use crate::library_worker::keeper_path;
@@ -74,19 +74,7 @@ impl TimekeeperStorm {
         for number in 0..REGISTERED {
             store.heartbeat(beat(number)?).await?;
         }
-        let config = Config {
-            store: StoreKind::Redis,
-            blow: Blow::Stop,
-            skew_s: 0,
-            seconds: 0,
-            kills: 0,
-            jobs: u64::MAX,
-            workers: WORKERS,
-            seed,
-            dir: None,
-            bug: None,
-        };
-        let mut fleet = Fleet::new(&config, &dir, Some(&url))?;
+        let mut fleet = Fleet::new(&Config { seed, ..Config::default() }, &dir, Some(&url))?;
         for _ in 0..WORKERS {
             fleet.start(Kind::LibraryWorker)?;
         }

@@ -10,55 +10,24 @@ use windlass::core::store::{Durability, Store, StoreInfo};
 use windlass_redis::Options;
 use windlass_redis::doctor::{Depth, Examination, examine};
 
-/// One part of the examination of a store. Each part runs for itself, so that an error in one does not hide the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// What the store is, and what it promises.
-    Store,
-    /// The file of an embedded store.
-    File,
-    /// The store's clock, and how long its answers take.
-    Time,
-    /// Queues that are paused or full.
-    Queues,
-    /// Workers that are dead, and queues without workers.
-    Workers,
-    /// Jobs that nobody handles, that are late, failed or damaged; from a sample of each queue and state.
-    Jobs,
-    /// Schedules that are late or damaged.
-    Schedules,
-}
-
-impl Check {
-    /// Every check, in the order in which their findings are shown.
-    pub const ALL: [Self; 7] =
-        [Self::Store, Self::File, Self::Time, Self::Queues, Self::Workers, Self::Jobs, Self::Schedules];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::File => "file",
-            Self::Time => "time",
-            Self::Queues => "queues",
-            Self::Workers => "workers",
-            Self::Jobs => "jobs",
-            Self::Schedules => "schedules",
-        }
-    }
-
-    /// Runs the check. With `deep` the whole file is read, however large it is. An error becomes a finding.
-    pub async fn run(self, store: &dyn Store, info: &StoreInfo, deep: bool) -> Vec<Finding> {
-        let findings = match self {
-            Self::Store => Ok(vec![store_finding(info)]),
-            Self::File => Ok(file::check(info, deep)),
-            Self::Time => latency::check(store, info).await,
-            Self::Queues => jobs::queues(store).await,
-            Self::Workers => jobs::workers(store).await,
-            Self::Jobs => jobs::samples(store).await,
-            Self::Schedules => jobs::schedules(store, info).await,
-        };
-        findings.unwrap_or_else(|error| vec![Finding::error(self.name(), error.to_string())])
-    }
+/// Runs every check of a store, and passes the findings of each to `found`. Each check runs for itself, so that an error in
+/// one, which becomes a finding, does not hide the others. With `deep` the whole file is read, however large it is.
+pub async fn check_all(
+    store: &dyn Store,
+    info: &StoreInfo,
+    deep: bool,
+    mut found: impl FnMut(Vec<Finding>) -> Result<(), OperateError>,
+) -> Result<(), OperateError> {
+    let or_error = |check: &'static str, findings: Result<Vec<Finding>, OperateError>| {
+        findings.unwrap_or_else(|error| vec![Finding::error(check, error.to_string())])
+    };
+    found(vec![store_finding(info)])?;
+    found(file::check(info, deep))?;
+    found(or_error("time", latency::check(store, info).await))?;
+    found(or_error("queues", jobs::queues(store).await))?;
+    found(or_error("workers", jobs::workers(store).await))?;
+    found(or_error("jobs", jobs::samples(store).await))?;
+    found(or_error("schedules", jobs::schedules(store, info).await))
 }
 
 /// Examines the server of a Redis store. With `deep` every entry is read, however many there are. When the examination says

@@ -29,11 +29,8 @@ const JOBS_FOLLOWED: usize = 64;
 
 /// Receives what a [`Follower`] finds, in order.
 pub trait FollowOutput {
-    /// The error that ends the following.
-    type Error: From<OperateError>;
-
     /// Takes one update.
-    fn update(&self, update: RunUpdate<'_>) -> Result<(), Self::Error>;
+    fn update(&self, update: RunUpdate<'_>) -> Result<(), OperateError>;
 
     /// Called while a call waits for a store that does not answer.
     fn store_notice(&self, notice: StoreNotice);
@@ -168,7 +165,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
     }
 
     /// Passes everything on until the run has ended, and returns its last state. A run that is stuck or removed is an error.
-    pub async fn follow(&mut self) -> Result<RunState, O::Error> {
+    pub async fn follow(&mut self) -> Result<RunState, OperateError> {
         let mut last_seen = None;
         loop {
             let end = FeedRequest { after: None, max: 1 };
@@ -183,7 +180,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
             if let Some(stuck) = &run.stuck {
                 let hint = resume_hint(run);
                 let error = OperateError::failed(format!("the run {} is stuck: {stuck}", run.id));
-                return Err(OperateError { hint, ..error }.into());
+                return Err(OperateError { hint, ..error });
             }
             if self.waiting.is_long() && !self.events_only {
                 self.report_waits().await?;
@@ -199,17 +196,17 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
     }
 
     /// Calls the store, and waits for it while it is away: the run goes on without being followed.
-    async fn call<T>(&self, call: impl AsyncFnMut() -> windlass::Result<T>) -> Result<T, O::Error> {
-        Ok(wait_for_store(|notice| self.output.store_notice(notice), call).await?)
+    async fn call<T>(&self, call: impl AsyncFnMut() -> windlass::Result<T>) -> Result<T, OperateError> {
+        wait_for_store(|notice| self.output.store_notice(notice), call).await
     }
 
     /// Passes on the history that is new.
-    async fn read_history(&mut self) -> Result<(), O::Error> {
+    async fn read_history(&mut self) -> Result<(), OperateError> {
         loop {
             let (status, store, output) = (&mut self.status, self.store, self.output);
             let read = wait_for_store(|notice| output.store_notice(notice), async || status.read_on(store).await);
             let Some(events) = read.await? else {
-                return Err(OperateError::failed(format!("the run {} was removed", self.status.run.id)).into());
+                return Err(OperateError::failed(format!("the run {} was removed", self.status.run.id)));
             };
             let some = !events.is_empty();
             for (at, event) in events {
@@ -223,7 +220,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
         }
     }
 
-    async fn pass_event(&mut self, at: Timestamp, event: &Event) -> Result<(), O::Error> {
+    async fn pass_event(&mut self, at: Timestamp, event: &Event) -> Result<(), OperateError> {
         if let Event::Ended { node, instance, end } = event {
             // The last log lines of a job come before its end.
             self.finish_tail(*node, *instance, end).await?;
@@ -268,7 +265,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
     }
 
     /// Passes on the new log lines of some open jobs, and with `changed` also their failed attempts.
-    async fn read_tails(&mut self, changed: bool) -> Result<(), O::Error> {
+    async fn read_tails(&mut self, changed: bool) -> Result<(), OperateError> {
         if self.events_only {
             return Ok(());
         }
@@ -288,7 +285,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
     }
 
     /// Passes on the rest of what a job logged, and stops following it.
-    async fn finish_tail(&mut self, node: usize, instance: usize, end: &End) -> Result<(), O::Error> {
+    async fn finish_tail(&mut self, node: usize, instance: usize, end: &End) -> Result<(), OperateError> {
         let job = self.status.progress.nodes[node].instances.get(instance).and_then(|one| one.job);
         let Some(job) = job.filter(|job| self.tails.contains_key(job)) else { return Ok(()) };
         if !self.events_only {
@@ -307,7 +304,7 @@ impl<'a, O: FollowOutput> Follower<'a, O> {
     }
 
     /// Passes on what a job has logged since, and its failed attempts between the lines.
-    async fn read_tail(&mut self, job: JobId) -> Result<(), O::Error> {
+    async fn read_tail(&mut self, job: JobId) -> Result<(), OperateError> {
         let Some(mut tail) = self.tails.remove(&job) else { return Ok(()) };
         loop {
             let request = LogRequest { job, from: tail.next, limit: LINES_PER_PAGE };

@@ -1,6 +1,7 @@
 //! What a run waits for when nothing happens to it.
 
 use super::{FollowOutput, Follower, RunUpdate};
+use crate::error::OperateError;
 use crate::explain::sentence;
 use crate::run_view::node_label;
 use crate::text::printable;
@@ -48,7 +49,7 @@ fn is_reported(reason: &Reason) -> bool {
 
 impl<O: FollowOutput> Follower<'_, O> {
     /// Reports why jobs wait. A reason that was reported last time is left out.
-    pub(super) async fn report_waits(&mut self) -> Result<(), O::Error> {
+    pub(super) async fn report_waits(&mut self) -> Result<(), OperateError> {
         // The next report comes after as much time.
         self.waiting.restart();
         let mut found: Vec<(Explanation, BTreeMap<usize, String>)> = Vec::new();

@@ -1,8 +1,9 @@
 //! What a job costs on top of a backlog: enqueue, claim and complete, without a runtime around it.
 
 use super::noop::{Noop, QUEUE};
-use super::stand::Stand;
+use super::stand::{Stand, unmeasured};
 use crate::failure::Failure;
+use indicatif::ProgressBar;
 use windlass::core::name::{QueueName, WorkerId};
 use windlass::core::store::{ClaimRequest, Outcome, ReportRequest};
 use windlass_bench::floor::Load;
@@ -110,10 +111,13 @@ impl Worker {
         for _ in 0..times {
             stand.fresh_queue().await?;
             cost.bytes = stand.fill_with(backlog.jobs, |n| Noop::grouped(n, backlog.groups)).await?;
-            let meter = stand.ground.meter()?;
-            cost.enqueue += enqueue(stand, each, backlog.groups).await?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
+            let watch = Stopwatch::start();
+            let make = |n| Noop::grouped(n, backlog.groups);
+            stand.enqueue_all(each, BATCH, &ProgressBar::hidden(), make).await?;
+            cost.enqueue += watch.seconds();
             cost.work += self.work(stand, each).await?;
-            spending.extend(meter.stop(each)?.map(|spent| spent.cpu_us));
+            spending.extend(meter.stop(each).map_err(unmeasured)?.map(|spent| spent.cpu_us));
         }
         stand.clear().await?;
         let jobs = f64::from(times * each);
@@ -141,18 +145,4 @@ impl Worker {
         }
         Ok(watch.seconds())
     }
-}
-
-async fn enqueue(stand: &Stand, jobs: u32, groups: Option<u32>) -> Result<f64, Failure> {
-    let client = stand.client();
-    let watch = Stopwatch::start();
-    let mut from = 0;
-    while from < jobs {
-        let to = jobs.min(from + BATCH);
-        for answer in client.enqueue_all((from..to).map(|n| Noop::grouped(n, groups))).await? {
-            answer?;
-        }
-        from = to;
-    }
-    Ok(watch.seconds())
 }

@@ -2,7 +2,7 @@
 
 use super::haul::{Haul, batch_mean};
 use super::noop::{Noop, QUEUE};
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use windlass::core::name::QueueName;
@@ -47,7 +47,7 @@ impl Drain {
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
             spending.note_bytes(stand.fill(jobs).await?);
-            let meter = stand.ground.meter()?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             let seconds = if self.direct {
                 self.directly(stand, jobs).await?
             } else {
@@ -57,7 +57,7 @@ impl Drain {
                 share.push(ended.store_share);
                 ended.seconds
             };
-            spending.note(meter.stop(jobs)?);
+            spending.note(meter.stop(jobs).map_err(unmeasured)?);
             stand.check_succeeded(jobs).await?;
             stand.clear().await?;
             ours.push(f64::from(jobs) / seconds);

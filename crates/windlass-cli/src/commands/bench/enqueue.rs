@@ -1,7 +1,7 @@
 //! `windlass bench enqueue`.
 
 use super::noop::Noop;
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use tokio::task::JoinSet;
@@ -43,16 +43,17 @@ impl Enqueue {
         let mut spending = Spending::default();
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            let (before, empty) = (stand.ground.floor.group_commit(), stand.ground.memory()?);
-            let meter = stand.ground.meter()?;
+            let (before, empty) = (stand.ground.floor.group_commit(), stand.ground.memory().map_err(unmeasured)?);
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             let watch = Stopwatch::start();
             if self.bulk {
-                self.in_bulk(stand, jobs).await?;
+                let bar = stand.ui.bar(jobs.into(), "enqueue");
+                stand.enqueue_all(jobs, self.batch, &bar, Noop::new).await?;
             } else {
                 self.one_by_one(stand, jobs).await?;
             }
             ours.push(f64::from(jobs) / watch.seconds());
-            spending.note(meter.stop(jobs)?);
+            spending.note(meter.stop(jobs).map_err(unmeasured)?);
             spending.note_bytes(stand.bytes_per_job(empty, jobs)?);
             let batch =
                 if self.bulk { self.batch as usize } else { reached(before, stand.ground.floor.group_commit()) };
@@ -70,21 +71,6 @@ impl Enqueue {
         let line = if self.bulk { line } else { line.with("tasks", self.tasks) };
         let line = line.with("batch_mean", median(batches)).beside(median(ours), median(floor));
         Ok(line.spending(&spending))
-    }
-
-    async fn in_bulk(&self, stand: &Stand, jobs: u32) -> Result<(), Failure> {
-        let (client, bar) = (stand.client(), stand.ui.bar(jobs.into(), "enqueue"));
-        let mut from = 0;
-        while from < jobs {
-            let to = jobs.min(from.saturating_add(self.batch));
-            for answer in client.enqueue_all((from..to).map(Noop::new)).await? {
-                answer?;
-            }
-            bar.set_position(to.into());
-            from = to;
-        }
-        bar.finish_and_clear();
-        Ok(())
     }
 
     async fn one_by_one(&self, stand: &Stand, jobs: u32) -> Result<(), Failure> {

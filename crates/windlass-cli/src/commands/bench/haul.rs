@@ -31,16 +31,7 @@ impl Haul {
     ) -> Result<Ended, Failure> {
         let counting = Arc::new(Wrapped(Counting::new(stand.ground.store.clone(), self.jobs.into())));
         let worker = Worker::builder(counting.clone()).queue(QUEUE).slots(self.slots as usize);
-        let worker = handle(worker).build()?;
-        let stopper = worker.stopper();
-        let mut running = JoinSet::new();
-        running.spawn(worker.run_until_stopped());
-        let ended = self.watch(stand, &counting).await;
-        stopper.drain();
-        while let Some(stopped) = running.join_next().await {
-            stopped.map_err(|error| Failure::failed(format!("the worker broke off: {error}")))??;
-        }
-        ended
+        while_running(handle(worker).build()?, self.watch(stand, &counting)).await
     }
 
     async fn watch(self, stand: &Stand, counting: &Counting) -> Result<Ended, Failure> {
@@ -60,6 +51,22 @@ impl Haul {
         bar.finish_and_clear();
         Err(Failure::failed(format!("no job has succeeded for a minute, after {last} of {}", self.jobs)))
     }
+}
+
+/// Does `work` while the worker runs, and stops it afterwards.
+pub(super) async fn while_running<T>(
+    worker: Worker,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let stopper = worker.stopper();
+    let mut running = JoinSet::new();
+    running.spawn(worker.run_until_stopped());
+    let done = work.await;
+    stopper.drain();
+    while let Some(stopped) = running.join_next().await {
+        stopped.map_err(|error| Failure::failed(format!("the worker broke off: {error}")))??;
+    }
+    done
 }
 
 /// How many jobs a call to the store carried.

@@ -1,7 +1,8 @@
 //! `windlass bench latency`.
 
+use super::haul::while_running;
 use super::noop::{Noop, QUEUE};
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use parking_lot::Mutex;
@@ -55,11 +56,11 @@ impl Latency {
         let (mut ours, mut floor, mut spending) = (Vec::new(), Vec::new(), Spending::default());
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
-            let meter = stand.ground.meter()?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             ours.push(round(stand, Beat { count, rate }).await?);
-            spending.note(meter.stop(count)?);
+            spending.note(meter.stop(count).map_err(unmeasured)?);
             stand.clear().await?;
-            floor.push(stand.ground.floor.way(Beat { count, rate })?);
+            floor.push(stand.ground.floor.way(Beat { count, rate }).map_err(unmeasured)?);
         }
         let at = |percent| median(ours.iter().map(|samples| samples.percentile(percent)).collect());
         let step = |percent| median(floor.iter().map(|way| way.step_us.percentile(percent)).collect());
@@ -100,19 +101,15 @@ async fn round(stand: &Stand, beat: Beat) -> Result<Samples, Failure> {
         }
     };
     let worker = Worker::builder(stand.ground.store.clone()).queue(QUEUE).slots(16).handle(handler).build()?;
-    let stopper = worker.stopper();
-    let mut running = JoinSet::new();
-    running.spawn(worker.run_until_stopped());
-    for n in 0..WARM_UP {
-        client.enqueue(Noop::new(n)).await?;
-    }
-    warm.wait().await?;
-    send(stand, &client, &late, beat).await?;
-    late.wait().await?;
-    stopper.drain();
-    while let Some(stopped) = running.join_next().await {
-        stopped.map_err(|error| Failure::failed(format!("the worker broke off: {error}")))??;
-    }
+    let work = async {
+        for n in 0..WARM_UP {
+            client.enqueue(Noop::new(n)).await?;
+        }
+        warm.wait().await?;
+        send(stand, &client, &late, beat).await?;
+        late.wait().await
+    };
+    while_running(worker, work).await?;
     let all = std::mem::take(&mut *late.late_us.lock());
     Ok(Samples::new(all))
 }

@@ -2,7 +2,7 @@
 
 use super::haul::{Haul, batch_mean};
 use super::noop::{QUEUE, pad};
-use super::stand::{Common, Stand};
+use super::stand::{Common, Stand, unmeasured};
 use crate::failure::Failure;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -36,10 +36,10 @@ impl Mixed {
         for _ in 0..self.common.rounds() {
             stand.fresh_queue().await?;
             spending.note_bytes(stand.fill_with(jobs, |n| Various { n, pad: pad(n) }).await?);
-            let meter = stand.ground.meter()?;
+            let meter = stand.ground.meter().map_err(unmeasured)?;
             let haul = Haul { jobs, slots: self.slots };
             let ended = haul.work_off(stand, |worker| worker.handle(various)).await?;
-            spending.note(meter.stop(jobs)?);
+            spending.note(meter.stop(jobs).map_err(unmeasured)?);
             stand.check_succeeded(jobs).await?;
             stand.clear().await?;
             ours.push(f64::from(jobs) / ended.seconds);

@@ -156,7 +156,7 @@ impl Scenario {
             Self::Scale(scale) => scale.measure(stand).await,
             Self::Groups(groups) => groups.measure(stand).await,
             Self::Graph(graph) => graph.measure(stand).await,
-            Self::All(_) => Err(Failure::usage("all of them are no single scenario")),
+            Self::All(_) => Err(Failure::invalid("all of them are no single scenario")),
         }
     }
 }

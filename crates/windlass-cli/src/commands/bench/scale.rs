@@ -31,7 +31,7 @@ impl Scale {
 
     pub(super) async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
         let largest = if self.huge { 10_000_000 } else { self.common.jobs(1_000_000) };
-        let sizes = sizes(largest);
+        let sizes = sizes(SMALLEST, largest);
         let backlogs: Vec<Backlog> = sizes.iter().map(|jobs| Backlog { jobs: *jobs, groups: None }).collect();
         let costs = Costs::measure(stand, &backlogs, self.common.rounds()).await?;
         let line = Line::new("scale", &stand.ground.kind).with("jobs", largest);
@@ -39,9 +39,9 @@ impl Scale {
     }
 }
 
-/// Powers of ten up to the largest, which closes the row.
-fn sizes(largest: u32) -> Vec<u32> {
-    let powers = std::iter::successors(Some(SMALLEST), |size| size.checked_mul(10));
+/// The smallest size times powers of ten, up to the largest, which closes the row.
+pub(super) fn sizes(smallest: u32, largest: u32) -> Vec<u32> {
+    let powers = std::iter::successors(Some(smallest), |size| size.checked_mul(10));
     powers.take_while(|size| *size < largest).chain([largest]).collect()
 }
 
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn sizes_go_up_to_the_largest() {
-        assert_eq!(sizes(1_000_000), [1_000, 10_000, 100_000, 1_000_000]);
-        assert_eq!(sizes(2_500), [1_000, 2_500]);
-        assert_eq!(sizes(7), [7]);
+        assert_eq!(sizes(1_000, 1_000_000), [1_000, 10_000, 100_000, 1_000_000]);
+        assert_eq!(sizes(1_000, 2_500), [1_000, 2_500]);
+        assert_eq!(sizes(1_000, 7), [7]);
     }
 }

@@ -5,16 +5,17 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::ui::Ui;
 use clap::Args;
+use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::RwLock;
 use windlass::Client;
 use windlass::core::name::QueueName;
-use windlass::core::store::{
-    BATCH_MAX, ChangeMany, ChangeManyOp, Filter, QueueCounts, QueueSettings, Retention, RetentionRule, Setting,
-};
+use windlass::core::store::{ChangeManyOp, Filter, QueueCounts, QueueSettings, Retention, RetentionRule, Setting};
 use windlass_bench::floor::Load;
 use windlass_bench::{FloorError, Ground, Spending};
+use windlass_operate::ErrorKind;
+use windlass_operate::change::change_all;
 
 /// Jobs of one step while a backlog is made.
 const FILL: u32 = 10_000;
@@ -112,16 +113,10 @@ impl Stand {
     /// Removes the jobs and the queue.
     pub(super) async fn clear(&self) -> Result<(), Failure> {
         let filter = Filter { queue: Some(self.queue.clone()), ..Filter::default() };
-        let mut cursor = None;
-        loop {
-            let (op, filter) = (ChangeManyOp::Obliterate { force: true }, filter.clone());
-            let max = u32::try_from(BATCH_MAX).unwrap_or(u32::MAX);
-            match self.ground.store.change_many(ChangeMany { op, filter, max, cursor }).await {
-                Ok(changed) if changed.cursor.is_some() => cursor = changed.cursor,
-                Ok(_) => return Ok(()),
-                Err(error) if error.is_not_found() => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
+        let op = ChangeManyOp::Obliterate { force: true };
+        match change_all(self.ground.store.as_ref(), op, filter, |_| {}).await {
+            Err(error) if error.kind != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -145,22 +140,29 @@ impl Stand {
         jobs: u32,
         make: impl Fn(u32) -> J,
     ) -> Result<Option<f64>, Failure> {
-        let before = self.ground.memory()?;
-        self.enqueue_all(jobs, make).await?;
+        let before = self.ground.memory().map_err(unmeasured)?;
+        let bar = self.ui.bar(jobs.into(), "backlog");
+        self.enqueue_all(jobs, FILL, &bar, make).await?;
         self.bytes_per_job(before, jobs)
     }
 
     /// What each of the jobs that were enqueued since takes.
     pub(super) fn bytes_per_job(&self, before: Option<u64>, jobs: u32) -> Result<Option<f64>, Failure> {
         let per_job = |(before, after): (u64, u64)| after.saturating_sub(before) as f64 / f64::from(jobs);
-        Ok(before.zip(self.ground.memory()?).map(per_job))
+        Ok(before.zip(self.ground.memory().map_err(unmeasured)?).map(per_job))
     }
 
-    async fn enqueue_all<J: windlass::Job>(&self, jobs: u32, make: impl Fn(u32) -> J) -> Result<(), Failure> {
-        let (client, bar) = (self.client(), self.ui.bar(jobs.into(), "backlog"));
-        let mut from = 0;
+    /// Enqueues so many jobs, `batch` in one call.
+    pub(super) async fn enqueue_all<J: windlass::Job>(
+        &self,
+        jobs: u32,
+        batch: u32,
+        bar: &ProgressBar,
+        make: impl Fn(u32) -> J,
+    ) -> Result<(), Failure> {
+        let (client, mut from) = (self.client(), 0);
         while from < jobs {
-            let to = jobs.min(from + FILL);
+            let to = jobs.min(from.saturating_add(batch));
             for answer in client.enqueue_all((from..to).map(&make)).await? {
                 answer?;
             }
@@ -190,17 +192,17 @@ impl Stand {
     /// The floor's claim and complete; `None` is the batch that it is known by.
     pub(super) fn floor_drain(&self, jobs: u32, batch: Option<u32>, spending: &mut Spending) -> Result<f64, Failure> {
         let batch = batch.map_or(self.ground.floor.batch(), |batch| batch as usize);
-        Ok(spending.note_floor(self.ground.floor.drain(Load::new(jobs as usize, batch))?))
+        Ok(spending.note_floor(self.ground.floor.drain(Load::new(jobs as usize, batch)).map_err(unmeasured)?))
     }
 
     /// The floor's enqueue.
     pub(super) fn floor_enqueue(&self, load: Load, spending: &mut Spending) -> Result<f64, Failure> {
-        Ok(spending.note_floor(self.ground.floor.enqueue(load)?))
+        Ok(spending.note_floor(self.ground.floor.enqueue(load).map_err(unmeasured)?))
     }
 }
 
-impl From<FloorError> for Failure {
-    fn from(error: FloorError) -> Self {
-        Self::failed(error.to_string())
-    }
+/// The floor, or what the server spends, could not be measured.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` wants it")]
+pub(super) fn unmeasured(error: FloorError) -> Failure {
+    Failure::failed(error.to_string())
 }

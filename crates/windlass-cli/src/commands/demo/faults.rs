@@ -11,6 +11,7 @@ use windlass::core::name::QueueName;
 use windlass::core::random::{Random, StrongRandom};
 use windlass::core::store::{Filter, LIST_MAX, ListRequest, Store, Sweep, SweepKind};
 use windlass::core::time::Timestamp;
+use windlass_operate::text::count;
 
 /// The first one comes soon, so that the shortest demo has one.
 const FIRST_MS: u64 = 600;
@@ -118,7 +119,7 @@ impl Faults {
             }
         };
         let number = fleet.members[at].number;
-        board.events.fault(format!("worker {number} {done} while it held {}", count(held.len(), "job")));
+        board.events.fault(format!("worker {number} {done} while it held {}", count(held.len() as u64, "job")));
         board.bereave(number, held);
     }
 }
@@ -140,10 +141,6 @@ async fn held_by(store: &Arc<dyn Store>, name: &str) -> Result<Vec<JobId>, Failu
         held.extend(his.map(|job| job.id));
     }
     Ok(held)
-}
-
-pub(super) fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 #[cfg(test)]

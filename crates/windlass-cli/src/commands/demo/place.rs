@@ -26,11 +26,11 @@ impl Place {
         named.map(scheme::check).transpose()?;
         if named.is_some_and(|url| url.starts_with("memory")) {
             let hint = "leave --store out for a temporary file, or say --store sqlite://demo.db";
-            return Err(Failure::usage("the demo's workers are processes and cannot share memory://").hint(hint));
+            return Err(Failure::invalid("the demo's workers are processes and cannot share memory://").hint(hint));
         }
         if named.is_some() && demo.keep {
             let hint = "leave --keep out: a store that was named is never removed";
-            return Err(Failure::usage("--keep is for the temporary store").hint(hint));
+            return Err(Failure::invalid("--keep is for the temporary store").hint(hint));
         }
         let dir = tempfile::Builder::new().prefix("windlass-demo-").tempdir()?;
         let url = match named {

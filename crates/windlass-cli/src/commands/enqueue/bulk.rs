@@ -5,7 +5,7 @@
 //! an interrupt is noticed while there is nothing to read.
 
 use crate::app::App;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, say, to_json};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -28,13 +28,13 @@ const NAMED_MAX: usize = 20;
 type Line = Result<JobLine, (u64, OperateError)>;
 
 pub(super) async fn run(app: &App, file: &Path) -> Result<ExitCode, Failure> {
-    let cannot = |error: std::io::Error| Failure::usage(format!("{}: {error}", file.display()));
+    let cannot = |error: std::io::Error| Failure::invalid(format!("{}: {error}", file.display()));
     let stdin = file.as_os_str() == "-";
     let mut size = 0;
     if !stdin {
         let about = std::fs::metadata(file).map_err(cannot)?;
         if about.is_dir() {
-            return Err(Failure::usage(format!("{} is a folder; name a file", file.display())));
+            return Err(Failure::invalid(format!("{} is a folder; name a file", file.display())));
         }
         if about.is_file() {
             size = about.len();
@@ -61,14 +61,14 @@ fn check(app: &App, file: File, size: u64) -> Result<(), Failure> {
             Ok(line) => bar.inc(line.bytes as u64),
             Err((number, failure)) => {
                 bad += 1;
-                name(app, number, &failure.into(), bad);
+                name(app, number, &failure, bad);
             }
         }
     }
     bar.finish_and_clear();
     match bad {
         0 => Ok(()),
-        _ => Err(Failure::usage(format!("{}; nothing was enqueued", count(bad as u64, "bad line")))
+        _ => Err(Failure::invalid(format!("{}; nothing was enqueued", count(bad as u64, "bad line")))
             .hint("mend them and run it again")),
     }
 }
@@ -79,7 +79,7 @@ fn name(app: &App, number: u64, failure: &Failure, nth: usize) {
         return;
     }
     if app.ui.json {
-        let mut value = failure.to_json();
+        let mut value = to_json(failure);
         value["line"] = number.into();
         say(value);
     } else {
@@ -117,9 +117,9 @@ impl Upload<'_> {
                 Next::Pause => self.send(client, &mut batch).await?,
                 Next::Line(Err((number, failure))) => {
                     self.send(client, &mut batch).await?;
-                    name(self.app, number, &failure.into(), 1);
+                    name(self.app, number, &failure, 1);
                     let done = count(self.summary.accepted(), "job");
-                    return Err(Failure::usage(format!("line {number} is bad; enqueued before it: {done}"))
+                    return Err(Failure::invalid(format!("line {number} is bad; enqueued before it: {done}"))
                         .hint(format!("mend it and go on from line {number}")));
                 }
                 Next::End => return self.send(client, &mut batch).await,
@@ -161,7 +161,7 @@ impl Upload<'_> {
             [] => "the last lines are".to_owned(),
         };
         Failure::from(error)
-            .says(format!("whether {lines} enqueued is not known: {reason}"))
+            .with_message(format!("whether {lines} enqueued is not known: {reason}"))
             .hint(format!("{done}; look before you repeat the others. A line with an `id` can be repeated at any time"))
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, conflicts_with = "bulk")]
     wait: Option<Option<Span>>,
     /// Enqueue the jobs of this file, one JSON object a line; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "job")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job", "payload"])]
     bulk: Option<PathBuf>,
 }
 
@@ -68,7 +68,7 @@ impl Enqueue {
         {
             // What everybody types, and what no payload is.
             let words = format!("`{time}` would be the payload");
-            return Err(Failure::usage(words).hint(format!("say --wait={time}, with an equals sign")));
+            return Err(Failure::invalid(words).hint(format!("say --wait={time}, with an equals sign")));
         }
         let (spec, due) = self.job.read()?.into_spec()?;
         let store = app.store()?;
@@ -96,7 +96,7 @@ fn failed(job: &NewJob, error: Error) -> Failure {
         ),
     };
     let words = format!("whether the job {id} is enqueued is not known: {reason}");
-    Failure::from(error).says(words).hint(hint)
+    Failure::from(error).with_message(words).hint(hint)
 }
 
 fn say(app: &App, enqueued: &Enqueued, waits: bool) -> Result<(), Failure> {
@@ -145,7 +145,7 @@ async fn wait(store: &dyn Store, id: JobId, time: Option<Span>) -> Result<Option
 fn cannot_wait(id: JobId, error: Error) -> Failure {
     let why = connection_failure(&error);
     Failure::from(error)
-        .says(format!("the job {id} is enqueued, but waiting for it failed: {why}"))
+        .with_message(format!("the job {id} is enqueued, but waiting for it failed: {why}"))
         .hint(format!("do not enqueue it again; once the store answers, windlass jobs watch {id} waits on"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::Which;
 use crate::app::App;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::many::{self, Many};
 use clap::Args;
 use serde_json::json;
@@ -88,7 +88,7 @@ impl Retry {
         }
         match self.target.which.state {
             None | Some(State::Failed) => self.target.by_filter(app, words, ChangeManyOp::RetryFailed).await,
-            Some(state) => Err(Failure::usage(format!("jobs that are {state} are not retried all at once"))
+            Some(state) => Err(Failure::invalid(format!("jobs that are {state} are not retried all at once"))
                 .hint("all that failed are: --state failed; others are retried by id")),
         }
     }
@@ -102,7 +102,7 @@ impl Cancel {
         }
         match self.target.which.state {
             Some(state) if state.is_terminal() => {
-                Err(Failure::usage(format!("jobs that are {state} have ended already")))
+                Err(Failure::invalid(format!("jobs that are {state} have ended already")))
             }
             _ => self.target.by_filter(app, words, ChangeManyOp::CancelAll).await,
         }
@@ -121,10 +121,10 @@ impl Remove {
             Some(State::Succeeded | State::Failed | State::Cancelled) => ChangeManyOp::Clean { older_than_ms: 0 },
             Some(State::Active) => {
                 return Err(
-                    Failure::usage("active jobs cannot be removed").hint("cancel them first: windlass jobs cancel")
+                    Failure::invalid("active jobs cannot be removed").hint("cancel them first: windlass jobs cancel")
                 );
             }
-            None => return Err(Failure::usage("--state is missing").hint("say which ones: --state failed")),
+            None => return Err(Failure::invalid("--state is missing").hint("say which ones: --state failed")),
         };
         self.target.by_filter(app, words, op).await
     }
@@ -168,10 +168,9 @@ impl Target {
                 }
                 Err(error) => {
                     let failure = Failure::from(error);
-                    code = failure.code();
-                    let value = failure.to_json();
+                    code = ExitCode::from(failure::code(&failure));
                     if app.ui.json {
-                        app.ui.json(&json!({ "id": id, "error": value }))?;
+                        app.ui.json(&json!({ "id": id, "error": failure::to_json(&failure) }))?;
                     } else {
                         app.ui.note(format_args!("{id} not {}: {failure}", words.done));
                     }
@@ -187,7 +186,7 @@ impl Target {
             Some(queue) => vec![find_queue(store.as_ref(), queue).await?],
             None if self.all_queues => store.queues().await?,
             None => {
-                return Err(Failure::usage("--queue is missing").hint("name it with --queue, or say --all-queues"));
+                return Err(Failure::invalid("--queue is missing").hint("name it with --queue, or say --all-queues"));
             }
         };
         app.ui.confirm(format_args!("{} {}", words.verb, self.which.words()), self.yes)?;
@@ -208,9 +207,10 @@ fn read_ids(given: &[String]) -> Result<Vec<JobId>, Failure> {
         if text == "-" {
             let mut input = String::new();
             let read = std::io::stdin().lock().read_to_string(&mut input);
-            read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+            read.map_err(|error| Failure::invalid(format!("standard input: {error}")))?;
             for (at, line) in input.lines().enumerate() {
-                let id = id_of(line.trim()).map_err(|failure| Failure::usage(format!("line {}: {failure}", at + 1)))?;
+                let id =
+                    id_of(line.trim()).map_err(|failure| Failure::invalid(format!("line {}: {failure}", at + 1)))?;
                 ids.extend(id);
             }
         } else {
@@ -218,7 +218,7 @@ fn read_ids(given: &[String]) -> Result<Vec<JobId>, Failure> {
         }
     }
     if ids.is_empty() {
-        return Err(Failure::usage("no ids were given"));
+        return Err(Failure::invalid("no ids were given"));
     }
     Ok(ids)
 }
@@ -231,10 +231,10 @@ fn id_of(line: &str) -> Result<Option<JobId>, Failure> {
     if !line.starts_with('{') {
         return Ok(Some(line.parse()?));
     }
-    let value: serde_json::Value = serde_json::from_str(line).map_err(|error| Failure::usage(error.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(line).map_err(|error| Failure::invalid(error.to_string()))?;
     match value.get("id").and_then(serde_json::Value::as_str) {
         Some(id) => Ok(Some(id.parse()?)),
         None if value.get("cursor").is_some() => Ok(None),
-        None => Err(Failure::usage("has no `id`")),
+        None => Err(Failure::invalid("has no `id`")),
     }
 }

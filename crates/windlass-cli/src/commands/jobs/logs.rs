@@ -11,6 +11,7 @@ use std::time::Duration;
 use windlass::core::id::JobId;
 use windlass::core::job::State;
 use windlass::core::store::{LogPage, LogRequest, Store, WaitFor};
+use windlass_operate::ErrorKind;
 use windlass_operate::names::JobName;
 use windlass_operate::text::printable_with_colours;
 
@@ -51,7 +52,7 @@ impl Logs {
         loop {
             match read_on(app, store.as_ref(), id, &mut from).await {
                 // Its lines were removed with it, those that were not read yet included.
-                Err(failure) if failure.is_not_found() => state = None,
+                Err(failure) if failure.kind == ErrorKind::NotFound => state = None,
                 read => read?,
             }
             if state.is_none() {

@@ -96,7 +96,7 @@ pub(crate) struct Clean {
 impl Clean {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         if let Some(state) = self.state.filter(|state| !state.is_terminal()) {
-            return Err(Failure::usage(format!("jobs that are {state} have not ended"))
+            return Err(Failure::invalid(format!("jobs that are {state} have not ended"))
                 .hint("clean removes succeeded, failed or cancelled ones; drain removes what waits"));
         }
         let op = ChangeManyOp::Clean { older_than_ms: self.older_than.ms };

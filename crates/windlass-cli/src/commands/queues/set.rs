@@ -66,7 +66,7 @@ pub(crate) struct Set {
 impl Set {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let none_given =
-            Failure::usage("nothing is to be changed").hint("name a setting, such as --cap 10; see --help");
+            Failure::invalid("nothing is to be changed").hint("name a setting, such as --cap 10; see --help");
         let mut checked = QueueSettings::default();
         if !self.apply(&mut checked) {
             return Err(none_given);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use windlass::core::id::RunId;
 use windlass::core::store::{RunState, Store};
 use windlass::runs::{NewGraphRun, RunStatus, Runs};
+use windlass_operate::ErrorKind;
 use windlass_operate::run_view::node_summary;
 use windlass_operate::text::{printable, rough_duration};
 use windlass_operate::values::pair;
@@ -94,7 +95,7 @@ impl Run {
             true => self.watch(&app.without_store(), &runs, run).await,
             false => self.watch(app, &runs, run).await,
         };
-        if done.as_ref().is_err_and(Failure::is_interrupted) {
+        if done.as_ref().is_err_and(|failure| failure.kind == ErrorKind::Interrupted) {
             // Commands have watchers, which end them when this process goes.
             return done;
         }
@@ -112,7 +113,7 @@ impl Run {
         let flag = self.commands.first_given().or(self.slots.map(|_| "--slots"));
         match flag.filter(|_| !self.local) {
             None => Ok(()),
-            Some(flag) => Err(Failure::usage(format!("{flag} needs --local: without it, workers run the commands"))
+            Some(flag) => Err(Failure::invalid(format!("{flag} needs --local: without it, workers run the commands"))
                 .hint(format!("add --local, or give it to the worker: windlass worker --allow-commands {flag} …"))),
         }
     }

@@ -87,7 +87,9 @@ impl Rerun {
             (true, ..) => What::Failed,
             (_, false, _) => What::From(self.from),
             (.., true) => What::All,
-            _ => return Err(Failure::usage("what is to be run once more?").hint("say --failed, --from NODE or --all")),
+            _ => {
+                return Err(Failure::invalid("what is to be run once more?").hint("say --failed, --from NODE or --all"));
+            }
         };
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
@@ -162,7 +164,7 @@ fn resolve(old: &RunStatus, given: Vec<(String, String)>) -> Result<Map<String, 
     for (name, value) in &mut resolved {
         if let (Some(Value::Array(_) | Value::Object(_)), Value::String(text)) = (before.get(name), &*value) {
             let read = serde_json::from_str(text);
-            *value = read.map_err(|error| Failure::usage(format!("the input `{name}` is no JSON: {error}")))?;
+            *value = read.map_err(|error| Failure::invalid(format!("the input `{name}` is no JSON: {error}")))?;
         }
     }
     Ok(resolved)

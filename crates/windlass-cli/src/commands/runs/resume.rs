@@ -1,7 +1,7 @@
 //! `windlass runs resume`.
 
 use crate::app::App;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
@@ -65,9 +65,9 @@ impl Resume {
             match opened {
                 Ok(opened) => say(app, run, &opened)?,
                 Err(failure) => {
-                    code = failure.code();
+                    code = ExitCode::from(failure::code(&failure));
                     if app.ui.json {
-                        app.ui.json(&json!({ "run": run, "error": failure.to_json() }))?;
+                        app.ui.json(&json!({ "run": run, "error": failure::to_json(&failure) }))?;
                     } else {
                         app.ui.note(format_args!("not resumed: {failure}"));
                     }

@@ -80,13 +80,13 @@ impl Add {
             (None, Some(every)) => Rule::every_ms(every.ms),
             (None, None) => {
                 return Err(
-                    Failure::usage("it is not said when it ticks").hint("give --cron '0 3 * * *', or --every 5m")
+                    Failure::invalid("it is not said when it ticks").hint("give --cron '0 3 * * *', or --every 5m")
                 );
             }
         };
         let (spec, due) = self.job.read()?.into_spec()?;
         if due != Due::Now {
-            return Err(Failure::usage("a schedule says when its jobs start; leave out --delay and --run-at"));
+            return Err(Failure::invalid("a schedule says when its jobs start; leave out --delay and --run-at"));
         }
         let schedule = Schedule {
             start: self.start,

@@ -2,18 +2,19 @@
 
 use super::state::{Action, Event};
 use std::sync::Arc;
+use windlass::Error;
 use windlass::core::id::JobId;
 use windlass::core::job::{Due, Job, State};
 use windlass::core::name::QueueName;
 use windlass::core::store::{
-    Change, ChangeMany, ChangeManyOp, ChangeOp, Explanation, Filter, GroupsRequest, ListRequest, LogPage, LogRequest,
-    Setting, Store,
+    Change, ChangeManyOp, ChangeOp, Explanation, Filter, GroupsRequest, ListRequest, LogPage, LogRequest, Setting,
+    Store,
 };
-use windlass::{Error, Result};
+use windlass_operate::OperateError;
+use windlass_operate::change::change_all;
 
-/// Jobs that one step looks at, and steps of one wish.
-const STEP_MAX: u32 = 500;
-const STEPS_MAX: u32 = 100_000;
+type Result<T> = std::result::Result<T, OperateError>;
+
 /// Groups and log lines that are shown.
 const GROUPS_MAX: u32 = 20;
 const LOG_LINES_MAX: u32 = 50;
@@ -39,23 +40,14 @@ pub(super) async fn act(store: &Arc<dyn Store>, action: Action) -> Result<Event>
 async fn retry(store: &Arc<dyn Store>, id: JobId) -> Result<Event> {
     let mut answers = store.change(vec![Change { id, op: ChangeOp::Retry(Due::Now) }]).await?;
     match answers.pop() {
-        Some(answer) => answer.map(|_| Event::Said(format!("{id} is tried again"))),
-        None => Err(Error::not_found(id.to_string())),
+        Some(answer) => Ok(answer.map(|_| Event::Said(format!("{id} is tried again")))?),
+        None => Err(Error::not_found(id.to_string()).into()),
     }
 }
 
 async fn retry_all(store: &Arc<dyn Store>, queue: QueueName) -> Result<Event> {
     let filter = Filter { queue: Some(queue.clone()), ..Filter::default() };
-    let (mut cursor, mut changed) = (None, 0);
-    for _ in 0..STEPS_MAX {
-        let step = ChangeMany { op: ChangeManyOp::RetryFailed, filter: filter.clone(), max: STEP_MAX, cursor };
-        let done = store.change_many(step).await?;
-        changed += done.changed;
-        cursor = done.cursor;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let changed = change_all(store.as_ref(), ChangeManyOp::RetryFailed, filter, |_| {}).await?;
     Ok(Event::Said(format!("{changed} failed jobs of {queue} are tried again")))
 }
 
@@ -150,7 +142,7 @@ async fn first_jobs(store: &Arc<dyn Store>, queue: &QueueName) -> Result<Vec<Str
                 Ok(explanation) => reason(&explanation),
                 // It has gone since.
                 Err(error) if error.is_not_found() => continue,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             lines.push(format!("{:<10} {} {}: {why}", job.state.as_str(), job.id, job.kind));
         }

@@ -60,7 +60,7 @@ impl Top {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         if !self.once && !app.ui.json && !Terminal::is_there() {
             let hint = "say --once for one frame as text, or --json for a snapshot";
-            return Err(Failure::usage("`top` needs a terminal to draw on and to read keys from").hint(hint));
+            return Err(Failure::invalid("`top` needs a terminal to draw on and to read keys from").hint(hint));
         }
         let store = app.existing()?;
         let url = app.url().unwrap_or_default().to_owned();

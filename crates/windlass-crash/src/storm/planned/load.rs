@@ -5,21 +5,21 @@ use super::meter::Meter;
 use super::runs::{NODES, RunFindings, RunLedger, audit_runs, open_runs, start_runs};
 use super::wake::IdleWorkers;
 use super::worker::Worker;
+use crate::Result;
 use crate::child::{Dice, open, pass_ms, queue};
 use crate::enqueuer::{accept, job};
 use crate::hand::Hand;
 use crate::parent::{audit_store, counts, waiting};
 use crate::recount::{Raw, recount};
 use crate::storm::bed::PREFIX;
-use crate::storm::crew::{Outcome, none_ended};
+use crate::storm::crew::{Outcome, none_ended, recovery_ms};
 use crate::storm::keep_everything;
 use crate::watch::Watch;
-use crate::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use windlass_audit::{Book, Entry, Ledger};
+use windlass_audit::{Book, Entry};
 use windlass_core::id::Ids;
 use windlass_core::name::QueueName;
 use windlass_core::random::StrongRandom;
@@ -102,15 +102,7 @@ impl Load {
     }
 
     fn hand(&self, name: String, store: Arc<dyn Store>, seed: u64) -> Hand {
-        Hand {
-            name,
-            store,
-            ledger: Ledger::Shared(Arc::clone(&self.book)),
-            dice: Dice::new(seed),
-            bug: None,
-            watch: Arc::clone(&self.watch),
-            idle_ms: 0,
-        }
+        Hand::of_task(name, store, seed, (&self.book, &self.watch))
     }
 
     /// Starts callers with a handle each, as processes that start now. Each enqueues one job.
@@ -142,7 +134,8 @@ impl Load {
         while self.meter.acknowledged() < jobs {
             self.check()?;
             if SystemClock.now() >= end {
-                return Err(self.stuck("the callers get no acknowledgements"));
+                let error = self.watch.last_error();
+                return Err(format!("the callers get no acknowledgements after {STEP_MS_MAX} ms: {error}").into());
             }
             pass_ms(2).await;
         }
@@ -151,21 +144,8 @@ impl Load {
 
     /// How long it takes after `since` until a claim of each worker is answered.
     pub(super) async fn recovery_ms(&mut self, since: Timestamp) -> Result<u64> {
-        let end = since.plus_ms(STEP_MS_MAX);
-        loop {
-            self.check()?;
-            if let Some(at) = self.watch.all_claimed_since(since) {
-                return Ok(at.ms_since(since));
-            }
-            if SystemClock.now() >= end {
-                return Err(self.stuck("not every worker claims again"));
-            }
-            pass_ms(2).await;
-        }
-    }
-
-    fn stuck(&self, what: &str) -> Error {
-        format!("{what} after {STEP_MS_MAX} ms; the last error is: {}", self.watch.last_error()).into()
+        let watch = Arc::clone(&self.watch);
+        recovery_ms(&watch, since, STEP_MS_MAX, || self.check()).await
     }
 
     /// Stops the callers, lets the workers do the rest, stops them, and compares the ledgers with the store.

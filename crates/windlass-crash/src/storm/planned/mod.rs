@@ -144,9 +144,9 @@ impl Row {
         self.add(jobs);
         self.runs += runs.runs;
         self.runs_lost += runs.lost;
-        self.double += runs.double;
-        self.forgotten += runs.forgotten;
-        self.faults.extend(runs.faults);
+        self.findings.double += runs.double;
+        self.findings.forgotten += runs.forgotten;
+        self.findings.faults.extend(runs.faults);
         self.gap_ms = Some(gap_ms);
     }
 }

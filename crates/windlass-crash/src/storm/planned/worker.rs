@@ -9,10 +9,8 @@ use crate::worker::outcome;
 use std::sync::Arc;
 use windlass_audit::Entry;
 use windlass_core::job::{Lease, State};
-use windlass_core::name::{Labels, QueueName, WorkerId};
-use windlass_core::store::{
-    ClaimRequest, ClaimedJob, Kinds, Outcome, ReportRequest, Reported, Store, Sweep, SweepKind,
-};
+use windlass_core::name::{QueueName, WorkerId};
+use windlass_core::store::{ClaimRequest, ClaimedJob, Outcome, ReportRequest, Reported, Store, Sweep, SweepKind};
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 
 /// Jobs per claim.
@@ -46,15 +44,9 @@ impl Worker {
         for request_id in 1.. {
             self.sweep(&mut swept_at).await?;
             let completed = self.meter.completed();
-            let claim = ClaimRequest {
-                worker: id.clone(),
-                request_id,
-                queues: vec![QueueName::new(NODES)?, queue()?],
-                kinds: Kinds::Any,
-                labels: Labels::default(),
-                max: BATCH,
-                lease_ms: LEASE_MS,
-            };
+            let mut claim = ClaimRequest::new(id.clone(), request_id, QueueName::new(NODES)?);
+            claim.queues.push(queue()?);
+            let claim = ClaimRequest { max: BATCH, lease_ms: LEASE_MS, ..claim };
             let jobs = self.exchange(std::mem::take(&mut done), claim).await?;
             self.hand.watch.claimed(&self.hand.name);
             if jobs.is_empty() {

@@ -1,5 +1,6 @@
 //! Many runs of one graph through the real worker and its engine.
 
+use super::super::haul::while_running;
 use super::super::noop::{Noop, QUEUE};
 use super::super::stand::Stand;
 use super::shape::{NAME, Shape};
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use windlass::core::Result as StoreResult;
 use windlass::core::graph::Graph;
 use windlass::core::id::RunId;
@@ -70,27 +70,15 @@ impl Lot {
         let seen: Arc<Seen> = Arc::new((0..self.nodes()).map(|_| AtomicU32::new(0)).collect());
         let worker = Worker::builder(ends.clone()).queue(QUEUE).slots(self.slots as usize);
         let worker = worker.state(Arc::clone(&seen)).handle(count).build()?;
-        let stopper = worker.stopper();
-        let mut running = JoinSet::new();
-        running.spawn(worker.run_until_stopped());
-        let watch = Stopwatch::start();
-        let ended = async {
+        let work = async {
+            let watch = Stopwatch::start();
             let ids = self.start(stand).await?;
             self.watch(stand, &ends).await?;
-            Ok::<_, Failure>((watch.seconds(), ids))
+            Ok((watch.seconds(), ids))
         };
-        let ended = ended.await;
-        stopper.drain();
-        while let Some(stopped) = running.join_next().await {
-            stopped.map_err(|error| Failure::failed(format!("the worker broke off: {error}")))??;
-        }
-        let (seconds, ids) = ended?;
+        let (seconds, ids) = while_running(worker, work).await?;
         self.check(stand, &ids, &seen).await?;
-        for ids in ids.chunks(BATCH_MAX) {
-            for removed in stand.ground.store.remove_runs(ids.to_vec()).await? {
-                removed?;
-            }
-        }
+        remove(stand, &ids).await?;
         stand.clear().await?;
         Ok(seconds)
     }
@@ -211,9 +199,12 @@ pub(super) async fn clear(stand: &Stand) -> Result<(), Failure> {
         }
     }
     stand.clear().await?;
-    let all: Vec<RunId> = all.into_iter().map(|(run, _)| run).collect();
-    for ids in all.chunks(BATCH_MAX) {
-        for removed in store.remove_runs(ids.to_vec()).await? {
+    remove(stand, &all.into_iter().map(|(run, _)| run).collect::<Vec<_>>()).await
+}
+
+async fn remove(stand: &Stand, runs: &[RunId]) -> Result<(), Failure> {
+    for runs in runs.chunks(BATCH_MAX) {
+        for removed in stand.ground.store.remove_runs(runs.to_vec()).await? {
             removed?;
         }
     }

@@ -5,6 +5,7 @@ mod shape;
 
 use super::haul::Haul;
 use super::noop::Noop;
+use super::scale::sizes;
 use super::stand::{Common, Stand};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -81,7 +82,7 @@ impl Graph {
             Some(Part::Flows) => self.beside_drain(stand, "flows", &self.lot(Shape::Flow, 11, 22_000)?).await,
             Some(Part::Size) => self.size(stand).await,
             Some(Part::Plan) => self.plan(stand),
-            None => Err(Failure::usage("all parts are no single line")),
+            None => Err(Failure::invalid("all parts are no single line")),
         }
     }
 
@@ -131,7 +132,7 @@ impl Graph {
 
     async fn size(&self, stand: &Stand) -> Result<Line, Failure> {
         let jobs = self.common.jobs(20_000);
-        let sizes = sizes(jobs.min(LARGEST));
+        let sizes = sizes(10, jobs.min(LARGEST));
         let lots = sizes.iter().map(|nodes| self.lot(Shape::Diamond, *nodes, 20_000));
         let lots = lots.collect::<Result<Vec<Lot>, Failure>>()?;
         let mut rounds = Vec::new();
@@ -166,12 +167,6 @@ impl Graph {
         let line = self.line(stand, "plan", nodes).with("needs", needs).with("bytes", text.len());
         Ok(line.with("read_ms", median(read)).with("check_ms", median(check)))
     }
-}
-
-/// Powers of ten up to the largest, which closes the row.
-fn sizes(largest: u32) -> Vec<u32> {
-    let powers = std::iter::successors(Some(10_u32), |size| size.checked_mul(10));
-    powers.take_while(|size| *size < largest).chain([largest]).collect()
 }
 
 async fn nothing(_: Noop) {}

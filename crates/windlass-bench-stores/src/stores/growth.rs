@@ -65,7 +65,7 @@ fn compare(settings: &Settings, small: Backlog, large: &[(&str, Backlog)]) {
     // Without the wait for the disk, which would hide what grows.
     let sqlite = || Load::sqlite(folder.path(), Synchronous::Normal);
     let server = settings.wants("redis").then(|| settings.server());
-    let redis = || Load::redis(&server.as_ref().unwrap().url);
+    let redis = || Load::redis(&server.as_ref().unwrap().0);
     let stores: [(&str, &dyn Fn() -> Load); 3] = [("memory", &Load::memory), ("sqlite", &sqlite), ("redis", &redis)];
     for (name, open) in stores.into_iter().filter(|(name, _)| settings.wants(name)) {
         let base = median_cost(settings, &|| cost(open, small.stored, jobs, small.shape));

@@ -6,7 +6,8 @@ mod redis;
 mod scenarios;
 
 use std::path::PathBuf;
-use windlass_bench::{Line, PrivateRedis, Stopwatch};
+use windlass_bench::{Line, Stopwatch};
+use windlass_servers::Redis;
 
 pub(crate) use scenarios::ALL;
 
@@ -44,12 +45,13 @@ impl Settings {
         self.only.as_deref().is_none_or(|only| only == store)
     }
 
-    fn server(&self) -> RedisServer {
+    /// The URL of a server, and the server when it is our own: it goes with its handle.
+    fn server(&self) -> (String, Option<Redis>) {
         match &self.redis {
-            Some(url) => RedisServer { url: url.clone(), _private: None },
+            Some(url) => (url.clone(), None),
             None => {
-                let private = PrivateRedis::start().expect("redis-server is installed");
-                RedisServer { url: private.url(), _private: Some(private) }
+                let private = Redis::start().unwrap();
+                (private.url(), Some(private))
             }
         }
     }
@@ -58,12 +60,6 @@ impl Settings {
     fn median(&self, mut measure: impl FnMut() -> f64) -> f64 {
         windlass_bench::median((0..self.rounds()).map(|_| measure()).collect())
     }
-}
-
-/// A server, which goes with this when it is our own.
-struct RedisServer {
-    url: String,
-    _private: Option<PrivateRedis>,
 }
 
 /// Seconds that `work` takes.

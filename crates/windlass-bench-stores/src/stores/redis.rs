@@ -30,7 +30,7 @@ pub(super) fn drain(settings: &Settings) {
     let (server, jobs) = (settings.server(), settings.jobs(200_000));
     let (mut found, mut larger) = (Found::default(), Vec::new());
     for _ in 0..settings.rounds() {
-        let mut load = Load::redis(&server.url);
+        let mut load = Load::redis(&server.0);
         found.spending.note_bytes(bytes_per_job(&mut load, jobs));
         let meter = ground(&load).meter().unwrap();
         found.ours.push(real(jobs) / load.drain_in_two(jobs, 64));
@@ -56,7 +56,7 @@ pub(super) fn enqueue(settings: &Settings) {
     let (server, jobs, tasks) = (settings.server(), settings.jobs(100_000), 16);
     let mut found = Found::default();
     for _ in 0..settings.rounds() {
-        let load = Load::redis(&server.url);
+        let load = Load::redis(&server.0);
         let meter = ground(&load).meter().unwrap();
         found.ours.push(real(jobs) / one_by_one(&load, &load.runtime, jobs, tasks));
         let spent = meter.stop(u32::try_from(jobs).unwrap()).unwrap();
@@ -71,7 +71,7 @@ pub(super) fn bulk(settings: &Settings) {
     let (server, jobs) = (settings.server(), settings.jobs(200_000));
     let mut found = Found::default();
     for _ in 0..settings.rounds() {
-        let mut load = Load::redis(&server.url);
+        let mut load = Load::redis(&server.0);
         let before = ground(&load).memory().unwrap();
         let on = Arc::clone(ground(&load));
         let meter = on.meter().unwrap();

@@ -1,7 +1,6 @@
 //! A store under load, through its traits.
 
 use super::seconds;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -12,7 +11,7 @@ use windlass_core::memory::MemoryStore;
 use windlass_core::name::{GroupName, Kind, Labels, QueueName, WorkerId};
 use windlass_core::payload::Payload;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{ClaimRequest, EnqueueRequest, Kinds, Outcome, OutcomeKind, ReportRequest, Store};
+use windlass_core::store::{ClaimRequest, EnqueueRequest, Outcome, ReportRequest, Store};
 use windlass_core::time::SystemClock;
 use windlass_sqlite::{Options, SqliteStore, Synchronous};
 
@@ -62,12 +61,8 @@ impl Load {
         let runtime = runtime();
         let ground = runtime.block_on(Ground::open(url)).unwrap();
         // On the runtime that it was opened on: its connections live there.
-        Self { runtime, ..Self::new(Arc::clone(&ground.store), None) }.with(ground)
-    }
-
-    fn with(mut self, ground: Ground) -> Self {
-        self.ground = Some(Arc::new(ground));
-        self
+        let load = Self::new(Arc::clone(&ground.store), None);
+        Self { runtime, ground: Some(Arc::new(ground)), ..load }
     }
 
     fn new(store: Arc<dyn Store>, sqlite: Option<Arc<SqliteStore>>) -> Self {
@@ -121,22 +116,14 @@ impl Load {
         let labels = Labels::parse((0..10).map(|bit| format!("label-{bit}"))).unwrap();
         while done < n {
             self.request_id += 1;
-            let request = ClaimRequest {
-                worker: worker.clone(),
-                request_id: self.request_id,
-                queues: vec![self.template.queue.clone()],
-                kinds: Kinds::Any,
-                labels: labels.clone(),
-                max: batch,
-                lease_ms: 30_000,
-            };
+            let request = ClaimRequest::new(worker.clone(), self.request_id, self.template.queue.clone());
+            let request = ClaimRequest { labels: labels.clone(), max: batch, ..request };
             let mut jobs = Vec::new();
             let (store, runtime) = (Arc::clone(&self.store), &self.runtime);
             claiming += seconds(|| jobs = runtime.block_on(store.claim(request)).unwrap().jobs);
             assert!(!jobs.is_empty(), "the backlog ran dry at {done} of {n}");
             done += jobs.len();
-            let complete = || OutcomeKind::Complete { result: None, outputs: BTreeMap::new() };
-            let outcomes = jobs.iter().map(|job| Outcome { lease: job.lease, kind: complete() }).collect();
+            let outcomes = jobs.iter().map(|job| Outcome::complete(job.lease)).collect();
             let request = ReportRequest { worker: worker.clone(), outcomes };
             completing += seconds(|| {
                 let answers = runtime.block_on(store.report(request)).unwrap();
