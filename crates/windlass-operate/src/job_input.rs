@@ -60,6 +60,7 @@ pub struct JobInput {
     /// How long one attempt may take
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", help_heading = "Job options"))]
     pub timeout: Option<Span>,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the text is also the help of the command line")]
     /// Waits between attempts: none, fixed:5s, exponential:1s..1h[,factor=2][,jitter=20], delays:1s,10s,1m, `by_kind`
     #[cfg_attr(feature = "clap", arg(long, value_name = "POLICY", help_heading = "Job options"))]
     pub retry: Option<RetryText>,

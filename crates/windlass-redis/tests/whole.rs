@@ -478,12 +478,12 @@ fn slow_half_a_store_on_a_cluster_is_refused_and_can_be_merged() {
         }
         assert_eq!(content(node), before, "nothing was written");
         // What `doctor` advises.
-        cluster.restart(from).unwrap();
         let owner = node.command(&["CLUSTER", "MYID"]).unwrap();
         for prefix in [&goes, &stays] {
             let slot = slot_of(prefix).to_string();
             cluster.node(to).unwrap().command(&["CLUSTER", "SETSLOT", &slot, "NODE", &owner]).unwrap();
         }
+        cluster.restart_as_replica(from).unwrap();
         until_in_order(cluster.node(to).unwrap()).await;
         println!("{}", cluster.fix().unwrap());
         cluster.wait_until_healthy().unwrap();

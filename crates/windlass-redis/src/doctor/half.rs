@@ -40,9 +40,9 @@ fn steps(prefix: &str, topology: &Topology) -> String {
             let slot = slot_of(prefix);
             format!(
                 "stop all workers and clients of the store; the other keys are probably on the node that slot {slot} was being \
-                 moved to or from: start that node again if it is down (CLUSTER COUNTKEYSINSLOT {slot} shows which nodes have \
-                 keys); on a node where CLUSTER INFO says cluster_state:fail, CLUSTER SETSLOT {slot} NODE <id of the owner>; \
-                 then redis-cli --cluster fix HOST:PORT merges them, and windlass doctor shows whether the store is whole; if \
+                 moved to or from (CLUSTER COUNTKEYSINSLOT {slot} shows which nodes have keys): on a node where CLUSTER INFO says \
+                 cluster_state:fail, CLUSTER SETSLOT {slot} NODE <id of the owner>; start the other node again if it is down, \
+                 and wait until ROLE says slave there; then redis-cli --cluster fix HOST:PORT merges them, and windlass doctor shows whether the store is whole; if \
                  that node is lost, restore a backup; {give_up}, on the node that owns the slot"
             )
         }

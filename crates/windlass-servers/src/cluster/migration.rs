@@ -62,6 +62,16 @@ impl Cluster {
         Ok(migration)
     }
 
+    /// Starts a dead primary whose replica was promoted, and waits until it is a replica. Until then it has a record of the moves
+    /// of its slots, and `fix` would ask it to go on with them. Targets of such moves have to accept the new owner before.
+    pub fn restart_as_replica(&self, index: usize) -> Result<(), ServerError> {
+        self.restart(index)?;
+        wait::until("the dead node is a replica", super::HEALTHY_WITHIN, || {
+            let role = self.node(index).and_then(|node| node.command(&["ROLE"])).map_err(|error| error.to_string())?;
+            if role.starts_with("slave") { Ok(()) } else { Err(format!("its role is {role}")) }
+        })
+    }
+
     /// Brings the keys of a split slot to its owner: names the owner at the target, starts the dead node, which joins as a
     /// replica, runs `redis-cli --cluster fix`, and waits until the cluster is in order.
     pub fn merge_slot(&self, split: SplitSlot) -> Result<(), ServerError> {
@@ -70,12 +80,7 @@ impl Cluster {
         // slots. The target imports the slot, so its messages about the owner's slots would leave that one out.
         let (target, id) = (self.node(target)?, self.node(owner)?.command(&["CLUSTER", "MYID"])?);
         target.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id])?;
-        self.restart(source)?;
-        // Until it is a replica it still has a record of the move, and `fix` would ask it to go on with it.
-        wait::until("the dead node is a replica", super::HEALTHY_WITHIN, || {
-            let role = self.node(source).and_then(|node| node.command(&["ROLE"])).map_err(|error| error.to_string())?;
-            if role.starts_with("slave") { Ok(()) } else { Err(format!("its role is {role}")) }
-        })?;
+        self.restart_as_replica(source)?;
         // Until the target accepts the owner it considers the slot as not served.
         wait::until("the target is in order", super::HEALTHY_WITHIN, || super::is_in_order(target))?;
         self.fix()?;
