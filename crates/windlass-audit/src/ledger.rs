@@ -24,7 +24,7 @@ pub enum Entry {
     Acknowledged(JobId),
     /// A handler was executed. The demo writes this when the handler starts, the crash test when its work is done.
     Executed {
-        /// The job.
+        /// The job of the handler.
         job: JobId,
         /// The number of the attempt; the first is 1.
         attempt: u32,

@@ -20,9 +20,9 @@ pub(super) const LANES_MAX: usize = 1_024;
 /// step.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The job.
+    /// The job to enqueue.
     pub job: NewJob,
-    /// Its effective id.
+    /// The id under which it is stored: a custom id is hashed.
     pub id: JobId,
     /// The hash of its content.
     pub fingerprint: u64,

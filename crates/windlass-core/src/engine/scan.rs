@@ -15,10 +15,10 @@ const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
 /// A position in the listing of one queue and state, as a store keeps it.
 pub trait CursorPosition: Clone {
-    /// What its checksums are made with: a cursor of one kind of store is none of another's.
+    /// The context of the checksum, so that a store rejects the cursors of another kind of store.
     const CONTEXT: &'static str;
 
-    /// Its bytes.
+    /// The position as bytes, for the text of a cursor.
     fn to_bytes(&self) -> Vec<u8>;
 
     /// The position that these bytes were made of; `None` when there is none.
@@ -113,9 +113,9 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 /// A scan over the jobs that match a filter, queue by queue and state by state, from a cursor on.
 #[derive(Debug)]
 pub struct JobScan<P> {
-    /// Which jobs.
+    /// The filter that jobs have to match.
     pub filter: Filter,
-    /// Backwards.
+    /// True when the scan goes from the last job to the first.
     pub descending: bool,
     states: Vec<State>,
     from: Option<Cursor<P>>,

@@ -53,8 +53,8 @@ pub struct RunWalk {
 /// The tables of an embedded store, each trait where its data is. `&mut self` throughout, because an implementation may keep
 /// a cache.
 ///
-/// A method that takes `limit` answers at most so many, in the order that it documents. The indexes are functions of
-/// the records: [`update_job`](JobTables::update_job) is told the old and the new record and moves whatever differs.
+/// A method that takes `limit` returns at most that many, in the order that it documents. The indexes are functions of
+/// the records: [`update_job`](JobTables::update_job) gets the old and the new record and changes the entries that differ.
 pub trait Tables:
     QueueTables
     + GroupTables

@@ -172,3 +172,18 @@ impl LoadedRun {
         Ok(steps)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A claim fills up with runs of the first kind, so no kind may always be the first.
+    #[test]
+    fn every_kind_is_the_first_of_a_claim_in_turn() {
+        let names = ["a", "b", "c"].map(|name| Kind::new(name).unwrap());
+        let mut kinds = Kinds { names: names.to_vec(), ..Kinds::default() };
+        let mut first: Vec<Kind> = (0..3).map(|_| kinds.names().remove(0)).collect();
+        first.sort();
+        assert_eq!(first, names);
+    }
+}
