@@ -36,18 +36,21 @@ pub enum Error {
     #[error("full: {what}; work something off, raise the limit, or try later")]
     Full {
         /// What is full.
+        #[serde(rename = "reason")]
         what: String,
     },
     /// Stored bytes cannot be read.
     #[error("stored data is damaged: {what}")]
     Corrupt {
         /// Which data, and how it is damaged.
+        #[serde(rename = "reason")]
         what: String,
     },
     /// The store was written by another program or by a newer version.
     #[error("the store does not fit this program: {what}")]
     Incompatible {
         /// What does not fit, and what to do.
+        #[serde(rename = "reason")]
         what: String,
     },
     /// The request makes no sense; nothing was applied.
@@ -62,6 +65,7 @@ pub enum Error {
     #[error("not found: {what}")]
     NotFound {
         /// What was looked for.
+        #[serde(rename = "subject")]
         what: String,
     },
     /// The lease is not the current one: it expired, or the job was given to another worker or ended.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use windlass::{Ctx, Job, JobError, State};
 use windlass_audit::{Entry, Ledger, Recorder};
 use windlass_core::name::WorkerId;
-use windlass_core::store::{Store, Timekeeping, Wrap, Wrapped};
+use windlass_core::store::{MaintenanceClaim, Store, Wrap, Wrapped};
 
 /// Short, so that the leases of a frozen process end soon.
 const LEASE: Duration = Duration::from_secs(1);
@@ -98,12 +98,12 @@ impl Wrap for NameWriter {
         self.inner.as_ref()
     }
 
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> windlass_core::Result<Timekeeping> {
+    async fn claim_maintenance(&self, keeper: WorkerId, ttl_ms: u64) -> windlass_core::Result<MaintenanceClaim> {
         let unwritten = self.path.lock().take();
         if let Some(path) = unwritten {
             let written = std::fs::write(path, keeper.as_str());
             written.map_err(|error| windlass_core::Error::corrupt(error.to_string()))?;
         }
-        self.inner.keep_time(keeper, ttl_ms).await
+        self.inner.claim_maintenance(keeper, ttl_ms).await
     }
 }

@@ -149,7 +149,7 @@ pub fn sentence(explanation: &Explanation, now: Timestamp) -> String {
         }
         Reason::Ended { error: Some(error) } => format!("it has ended as {}: {error}", explanation.state),
         Reason::Ended { error: None } => format!("it has ended as {}", explanation.state),
-        Reason::Quarantined { why } => format!("its stored form cannot be read, so it is never claimed: {why}"),
+        Reason::Quarantined { detail: why } => format!("its stored form cannot be read, so it is never claimed: {why}"),
         other => format!("{other:?}"),
     }
 }

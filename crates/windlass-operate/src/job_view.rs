@@ -105,9 +105,9 @@ impl Serialize for JobView<'_> {
         map.serialize_entry("lifo", &spec.lifo)?;
         map.serialize_entry("attempt", &job.attempt)?;
         map.serialize_entry("attempts_max", &spec.attempts)?;
-        map.serialize_entry("stalls", &job.stalls)?;
+        map.serialize_entry("stalls", &job.stall_count)?;
         map.serialize_entry("stalls_max", &spec.stalls)?;
-        map.serialize_entry("retries", &job.retries)?;
+        map.serialize_entry("retries", &job.retry_count)?;
         map.serialize_entry("timeout_ms", &spec.timeout_ms)?;
         map.serialize_entry("retry", &spec.retry)?;
         map.serialize_entry("labels", &spec.labels)?;

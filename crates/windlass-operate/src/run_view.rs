@@ -262,7 +262,7 @@ impl RunJobs {
         let mut times = HashMap::with_capacity(jobs.len());
         for some in jobs.chunks(JOBS_PER_CALL) {
             for job in store.get(some.to_vec()).await?.into_iter().flatten() {
-                let first_claim = job.attempt <= 1 && job.stalls == 0 && job.retries == 0;
+                let first_claim = job.attempt <= 1 && job.stall_count == 0 && job.retry_count == 0;
                 let (claimed_at, finished_at) = (job.claimed_at, job.finished_at);
                 times.insert(job.id, JobTimes { claimed_at, finished_at, first_claim });
             }

@@ -58,7 +58,7 @@ async fn slow_a_full_server_that_deletes_expiring_keys_loses_no_job() {
         let server = server(policy, 6 << 20);
         let store = RedisStore::open_url(&server.url()).unwrap();
         let keeper = |name: &str| WorkerId::new(name).unwrap();
-        assert!(store.keep_time(keeper("first"), 600_000).await.unwrap().keeps());
+        assert!(store.claim_maintenance(keeper("first"), 600_000).await.unwrap().is_granted());
         // Keys of another program: the server has something to delete for a while.
         for n in 0..1_000 {
             server.command(&["SET", &format!("cache-{n}"), &"x".repeat(1_000), "EX", "1000"]).unwrap();
@@ -89,7 +89,10 @@ async fn slow_a_full_server_that_deletes_expiring_keys_loses_no_job() {
         assert_eq!(done, acknowledged, "{policy}");
         server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
         let other = RedisStore::open_url(&server.url()).unwrap();
-        assert!(other.keep_time(keeper("second"), 600_000).await.unwrap().keeps(), "{policy}: the hint is made again");
+        assert!(
+            other.claim_maintenance(keeper("second"), 600_000).await.unwrap().is_granted(),
+            "{policy}: the hint is made again"
+        );
     }
 }
 

@@ -178,7 +178,7 @@ async fn is_nobody_elses(scene: &Scene, what: &str) {
     let victim = listed.iter().find(|job| job.id == id).unwrap_or_else(|| panic!("{what}: it is not listed"));
     assert!(victim.quarantined, "{what}: {victim:?}");
     let reason = store.explain(id).await.unwrap().reason;
-    assert!(matches!(&reason, Reason::Quarantined { why } if !why.is_empty()), "{what}: {reason:?}");
+    assert!(matches!(&reason, Reason::Quarantined { detail } if !detail.is_empty()), "{what}: {reason:?}");
     for op in [ChangeOp::Promote, ChangeOp::Retry(Due::Now), ChangeOp::Cancel] {
         let refused = store.change(vec![Change { id, op }]).await.unwrap().remove(0).unwrap_err();
         assert!(matches!(refused, Error::Corrupt { .. }), "{what}: {refused}");

@@ -96,7 +96,7 @@ fn what_happens_to_a_run_wakes_an_engine_elsewhere() {
             body: String::new(),
             interrupts: false,
             reopens: false,
-            ended_with: None,
+            expected_history_len: None,
         };
         scene.doer.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         woken(&store, &found).await;

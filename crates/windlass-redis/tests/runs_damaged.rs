@@ -135,8 +135,13 @@ fn a_damaged_run_is_set_aside_shown_and_removable_and_the_others_go_on() {
             assert_eq!(scene.damaged().await, [victim], "{n}");
             let read = scene.store.read_runs(vec![RunRead::brief(victim)]).await.unwrap().remove(0).unwrap();
             assert!(read.run.damaged.is_some());
-            let message =
-                RunMessage { run: victim, body: "hello".to_owned(), interrupts: true, reopens: true, ended_with: None };
+            let message = RunMessage {
+                run: victim,
+                body: "hello".to_owned(),
+                interrupts: true,
+                reopens: true,
+                expected_history_len: None,
+            };
             let refused = scene.store.send_to_runs(vec![message]).await.unwrap().remove(0);
             assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
             assert_eq!(scene.raw.members("run_ready", &victim.to_string()).await, Vec::<Vec<u8>>::new());
@@ -218,7 +223,7 @@ fn a_damaged_item_is_left_out() {
                 body: body.to_owned(),
                 interrupts: false,
                 reopens: false,
-                ended_with: None,
+                expected_history_len: None,
             };
             scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         }
@@ -227,7 +232,7 @@ fn a_damaged_item_is_left_out() {
         scene.raw.set("inbox", field(b"two"), "nonsense").await;
         scene.raw.delete("inbox", field(b"one")).await;
         let run = scene.claim().await.remove(0);
-        assert_eq!((run.inbox.len(), run.inbox_to, run.inbox_len), (1, 3, 3));
+        assert_eq!((run.inbox.len(), run.inbox_to, run.inbox_taken), (1, 3, 3));
     });
 }
 
@@ -241,7 +246,7 @@ fn a_renewal_passes_damaged_items_and_is_refused_for_a_damaged_run() {
         let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
         for body in ["one", "two", "three"] {
             let body = body.to_owned();
-            let message = RunMessage { run, body, interrupts: false, reopens: false, ended_with: None };
+            let message = RunMessage { run, body, interrupts: false, reopens: false, expected_history_len: None };
             scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         }
         let items = scene.raw.items("inbox").await;
@@ -251,7 +256,7 @@ fn a_renewal_passes_damaged_items_and_is_refused_for_a_damaged_run() {
         let renewal = RunRenewal { lease: claimed.lease, lease_ms: LEASE_MS, inbox_from: claimed.inbox_to };
         let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
         assert!(matches!(&renewed.inbox[..], [RunItem::Message { body, .. }] if body == "one"), "{renewed:?}");
-        assert_eq!((renewed.inbox_to, renewed.inbox_len), (claimed.inbox_to + 3, 3));
+        assert_eq!((renewed.inbox_to, renewed.inbox_taken), (claimed.inbox_to + 3, 3));
         scene.raw.set("runs", run.to_string(), "nonsense").await;
         let refused = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0);
         assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
@@ -263,8 +268,13 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     block(async {
         let scene = Scene::new().await;
         let run = scene.runs[0];
-        let message =
-            |n: u32| RunMessage { run, body: format!("{n};"), interrupts: false, reopens: false, ended_with: None };
+        let message = |n: u32| RunMessage {
+            run,
+            body: format!("{n};"),
+            interrupts: false,
+            reopens: false,
+            expected_history_len: None,
+        };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         let items = scene.raw.items("inbox").await;
@@ -275,7 +285,7 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         // The first claim reads 1,000 items, the second one the others.
         for _ in 0..2 {
             let claimed = scene.claim().await.into_iter().find(|claimed| claimed.lease.run == run).unwrap();
-            items += claimed.inbox_len;
+            items += claimed.inbox_taken;
             messages += claimed.inbox.iter().filter(|item| matches!(item, RunItem::Message { .. })).count();
             let &ClaimedRun { lease, history_len, inbox_to, .. } = &claimed;
             let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
@@ -450,8 +460,13 @@ fn a_lost_wake_up_can_be_made_good_by_a_message() {
         scene.raw.remove("run_wake", lease.run.to_string()).await;
         scene.clock.advance_ms(20);
         assert!(scene.claim().await.iter().all(|run| run.lease.run != lease.run));
-        let message =
-            RunMessage { run: lease.run, body: String::new(), interrupts: false, reopens: false, ended_with: None };
+        let message = RunMessage {
+            run: lease.run,
+            body: String::new(),
+            interrupts: false,
+            reopens: false,
+            expected_history_len: None,
+        };
         scene.store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         let claimed = scene.claim().await;
         assert!(claimed.iter().any(|run| run.lease.run == lease.run && run.woken));

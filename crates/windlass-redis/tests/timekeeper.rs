@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::{block, fresh_url, open_at, virtual_clock};
 use windlass_core::name::{Labels, WorkerId};
-use windlass_core::store::{Beat, Kinds, Store, Timekeeping, WorkerRegistry as _};
+use windlass_core::store::{Beat, Kinds, MaintenanceClaim, Store, WorkerRegistry as _};
 use windlass_core::time::{Clock as _, Timestamp, VirtualClock};
 use windlass_redis::RedisStore;
 use windlass_redis::options::Options;
@@ -46,14 +46,14 @@ impl Setting {
     }
 }
 
-async fn ask(store: &RedisStore, keeper: &str) -> Timekeeping {
-    store.keep_time(WorkerId::new(keeper).unwrap(), TTL_MS).await.unwrap()
+async fn ask(store: &RedisStore, keeper: &str) -> MaintenanceClaim {
+    store.claim_maintenance(WorkerId::new(keeper).unwrap(), TTL_MS).await.unwrap()
 }
 
-async fn ask_in_ms(store: &RedisStore, keeper: &str) -> u64 {
+async fn retry_after_ms(store: &RedisStore, keeper: &str) -> u64 {
     match ask(store, keeper).await {
-        Timekeeping::Waits { ask_in_ms } => ask_in_ms,
-        Timekeeping::Keeps => panic!("{keeper} keeps time"),
+        MaintenanceClaim::HeldByOther { retry_after_ms } => retry_after_ms,
+        MaintenanceClaim::Granted => panic!("{keeper} keeps time"),
     }
 }
 
@@ -64,10 +64,10 @@ fn the_timekeeper_of_an_older_version_is_left_alone_until_its_key_expires() {
         // As the first version wrote it.
         set.server.command(&["SET", &set.key(), "timekeeper-5f0c9a1be2d34870", "PX", "60000"]).unwrap();
         let store = set.open();
-        assert!(ask_in_ms(&store, "new").await <= TTL_MS);
+        assert!(retry_after_ms(&store, "new").await <= TTL_MS);
         assert_eq!(set.server.command(&["GET", &set.key()]).unwrap(), "timekeeper-5f0c9a1be2d34870");
         set.server.command(&["DEL", &set.key()]).unwrap();
-        assert_eq!(ask(&store, "new").await, Timekeeping::Keeps);
+        assert_eq!(ask(&store, "new").await, MaintenanceClaim::Granted);
         // And the other way round: an older version finds the key taken until it expires.
         let left_ms: u64 = set.server.command(&["PTTL", &set.key()]).unwrap().parse().unwrap();
         assert!((1..=10_000).contains(&left_ms), "{left_ms}");
@@ -81,18 +81,18 @@ fn the_deputy_is_of_another_process_than_the_timekeeper() {
     let set = Setting::new();
     block(async {
         let (one, other) = (set.open(), set.open());
-        assert_eq!(ask(&one, "a").await, Timekeeping::Keeps);
+        assert_eq!(ask(&one, "a").await, MaintenanceClaim::Granted);
         set.clock.advance_ms(TTL_MS - 100);
         // A second worker of the same process rests.
-        assert_eq!((ask_in_ms(&one, "b").await, set.deputy()), (100, None));
-        assert_eq!((ask_in_ms(&other, "c").await, set.deputy()), (100, Some("c".to_owned())));
-        assert_eq!((ask_in_ms(&other, "d").await, set.deputy()), (300, Some("c".to_owned())));
+        assert_eq!((retry_after_ms(&one, "b").await, set.deputy()), (100, None));
+        assert_eq!((retry_after_ms(&other, "c").await, set.deputy()), (100, Some("c".to_owned())));
+        assert_eq!((retry_after_ms(&other, "d").await, set.deputy()), (300, Some("c".to_owned())));
         // The second worker takes over: the deputy of its own process does not count any more.
         set.clock.advance_ms(100);
-        assert_eq!(ask(&other, "d").await, Timekeeping::Keeps);
-        assert!(ask_in_ms(&other, "c").await >= TTL_MS);
+        assert_eq!(ask(&other, "d").await, MaintenanceClaim::Granted);
+        assert!(retry_after_ms(&other, "c").await >= TTL_MS);
         assert_eq!(set.deputy(), None);
-        assert_eq!((ask_in_ms(&one, "b").await, set.deputy()), (TTL_MS, Some("b".to_owned())));
+        assert_eq!((retry_after_ms(&one, "b").await, set.deputy()), (TTL_MS, Some("b".to_owned())));
     });
 }
 
@@ -132,11 +132,11 @@ impl<'s> Fleet<'s> {
         self.set.clock.set(Timestamp::from_ms(at_ms));
         let kept = ask(&self.stores[n.min(2)], &format!("w{n}")).await;
         let rest_ms = match kept {
-            Timekeeping::Keeps => TTL_MS / 2,
-            Timekeeping::Waits { ask_in_ms } => ask_in_ms,
+            MaintenanceClaim::Granted => TTL_MS / 2,
+            MaintenanceClaim::HeldByOther { retry_after_ms } => retry_after_ms,
         };
         self.asks.insert((at_ms + i64::try_from(rest_ms).unwrap(), n));
-        (n, kept.keeps())
+        (n, kept.is_granted())
     }
 
     fn now_ms(&self) -> i64 {
@@ -194,12 +194,12 @@ fn a_hint_that_ends_too_far_ahead_was_given_before_the_clock_was_set_back() {
     let set = Setting::new();
     block(async {
         let (dead, deputy, other) = (set.open(), set.open(), set.open());
-        assert_eq!(ask(&dead, "a").await, Timekeeping::Keeps);
-        assert_eq!(ask_in_ms(&deputy, "b").await, TTL_MS);
+        assert_eq!(ask(&dead, "a").await, MaintenanceClaim::Granted);
+        assert_eq!(retry_after_ms(&deputy, "b").await, TTL_MS);
         set.clock.set(Timestamp::from_ms(set.clock.now().as_ms() - 3_600_000));
-        assert_eq!(ask(&other, "c").await, Timekeeping::Keeps);
+        assert_eq!(ask(&other, "c").await, MaintenanceClaim::Granted);
         // The deputy from before the clock was set back does not count either.
-        assert_eq!(ask_in_ms(&deputy, "d").await, TTL_MS);
+        assert_eq!(retry_after_ms(&deputy, "d").await, TTL_MS);
     });
 }
 
@@ -209,9 +209,9 @@ fn no_worker_rests_for_longer_than_a_round_after_the_end_of_the_hint() {
     let set = Setting::new();
     block(async {
         let store = set.open();
-        assert_eq!(ask(&store, "a").await, Timekeeping::Keeps);
+        assert_eq!(ask(&store, "a").await, MaintenanceClaim::Granted);
         for n in 0..250 {
-            let rest_ms = ask_in_ms(&store, &format!("w{n}")).await;
+            let rest_ms = retry_after_ms(&store, &format!("w{n}")).await;
             assert!(rest_ms <= TTL_MS + 20_000, "the worker {n} rests for {rest_ms} ms");
         }
     });

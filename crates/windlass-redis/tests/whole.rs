@@ -199,8 +199,8 @@ fn workers_may_wait_on_a_store_that_does_not_exist_yet() {
         let store = open_at(&url, &clock);
         store.heartbeat(beat()).await.unwrap();
         assert!(claim(&store, "w", 1).await.is_empty());
-        let kept = store.keep_time(WorkerId::new("w").unwrap(), 60_000).await.unwrap();
-        assert!(kept.keeps());
+        let kept = store.claim_maintenance(WorkerId::new("w").unwrap(), 60_000).await.unwrap();
+        assert!(kept.is_granted());
         for kind in SweepKind::ALL {
             store.sweep(Sweep { kind, max: 10 }).await.unwrap();
         }

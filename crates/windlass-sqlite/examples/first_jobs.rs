@@ -104,7 +104,7 @@ fn text(job: &ClaimedJob) -> Result<String> {
 }
 
 fn history(job: &ClaimedJob) -> &'static str {
-    if job.stalls > 0 { ", whose last worker vanished" } else { "" }
+    if job.stall_count > 0 { ", whose last worker vanished" } else { "" }
 }
 
 /// Claims a job, says so, and never comes to its end.

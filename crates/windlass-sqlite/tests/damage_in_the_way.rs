@@ -352,8 +352,13 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         let new =
             NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
         scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
-        let message =
-            |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
+        let message = |n: u32| RunMessage {
+            run,
+            body: n.to_string(),
+            interrupts: false,
+            reopens: false,
+            expected_history_len: None,
+        };
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         // What was just written is kept in memory; another process reads the file.
@@ -369,7 +374,7 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
         };
         let (mut bodies, mut taken) = (Vec::new(), 0);
         while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
-            taken += claimed.inbox_len;
+            taken += claimed.inbox_taken;
             bodies.extend(claimed.inbox.into_iter().map(|item| match item {
                 RunItem::Message { body, .. } => body,
                 other @ RunItem::JobEnded(_) => panic!("{other:?}"),
@@ -393,7 +398,8 @@ async fn claimed_with_a_damaged_item(scene: &mut Scene) -> ClaimedRun {
     let engine = "e".try_into().unwrap();
     let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
     let claimed = scene.store.claim_runs(claim).await.unwrap().runs.remove(0);
-    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
+    let message =
+        |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, expected_history_len: None };
     assert!(scene.store.send_to_runs((0..3).map(message).collect()).await.unwrap().iter().all(Result::is_ok));
     scene.store.close().await.unwrap();
     assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=1", []).unwrap(), 1);
@@ -408,7 +414,7 @@ fn a_renewal_passes_damaged_items() {
         let claimed = claimed_with_a_damaged_item(&mut scene).await;
         let renewal = RunRenewal { lease: claimed.lease, lease_ms: 60_000, inbox_from: claimed.inbox_to };
         let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
-        assert_eq!((renewed.inbox.len(), renewed.inbox_to, renewed.inbox_len), (2, 3, 3));
+        assert_eq!((renewed.inbox.len(), renewed.inbox_to, renewed.inbox_taken), (2, 3, 3));
     });
 }
 
@@ -422,6 +428,6 @@ fn a_renewal_of_a_run_whose_inbox_begins_behind_its_end_returns_no_items() {
         scene.store = open(&scene.path);
         let renewal = RunRenewal { lease: claimed.lease, lease_ms: 60_000, inbox_from: claimed.inbox_to };
         let renewed = scene.store.renew_runs(vec![renewal]).await.unwrap().remove(0).unwrap();
-        assert_eq!((renewed.inbox.len(), renewed.inbox_len), (0, 0));
+        assert_eq!((renewed.inbox.len(), renewed.inbox_taken), (0, 0));
     });
 }

@@ -134,7 +134,7 @@ async fn shown_as_quarantined(scene: &Scene, id: JobId) {
     assert!(shown.quarantined, "it is listed as quarantined");
     assert!(get(&scene.store, id).await.quarantined.is_some_and(|why| !why.is_empty()));
     let reason = scene.store.explain(id).await.unwrap().reason;
-    assert!(matches!(&reason, Reason::Quarantined { why } if !why.is_empty()), "{reason:?}");
+    assert!(matches!(&reason, Reason::Quarantined { detail } if !detail.is_empty()), "{reason:?}");
 }
 
 async fn check(name: &str, when: When, sql: &str) {

@@ -297,7 +297,7 @@ impl Uploading {
 async fn a_late_upload_of_a_last_attempt_that_was_given_back_replaces_nothing() {
     let (uploading, worker) = Uploading::start(memory().0, 1).await;
     worker.drain().await;
-    assert_eq!(uploading.job().await.stalls, 1);
+    assert_eq!(uploading.job().await.stall_count, 1);
     uploading.finish().await;
 }
 
@@ -308,7 +308,7 @@ async fn a_late_upload_of_a_worker_that_lost_its_lease_replaces_nothing() {
     let (uploading, worker) = Uploading::start(store, 1).await;
     clock.advance_ms(u64::try_from(LONG.as_millis()).unwrap());
     uploading.store.sweep(Sweep { kind: SweepKind::Reap, max: 10 }).await.unwrap();
-    assert_eq!(uploading.job().await.stalls, 1);
+    assert_eq!(uploading.job().await.stall_count, 1);
     worker.drain().await;
     uploading.finish().await;
 }

@@ -156,7 +156,7 @@ async fn slow_a_lost_lease_ends_the_commands_of_whoever_has_lost_it() {
     let ticket = client.enqueue(Steps(family("[ -e $AT/self ] && exit 0\n", at.path()))).await.unwrap();
     all_up(at.path()).await;
     cut.store(true, Ordering::SeqCst);
-    while stored(&store, ticket.id()).await.stalls == 0 {
+    while stored(&store, ticket.id()).await.stall_count == 0 {
         // sleeps because: no signal tells that the store has taken a lease away
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -143,7 +143,7 @@ async fn a_call_that_is_refused_for_good_is_taken_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outcome_that_no_store_takes_is_given_up_and_the_worker_goes_on() {
     async fn cannot(_job: Task, ctx: windlass::Ctx) -> Result<u32, JobError> {
-        if stored(ctx.client().store(), ctx.id()).await.stalls == 0 { Err(JobError::new("no")) } else { Ok(1) }
+        if stored(ctx.client().store(), ctx.id()).await.stall_count == 0 { Err(JobError::new("no")) } else { Ok(1) }
     }
     let (store, client) = memory();
     let refuse = Arc::new(AtomicBool::new(true));
@@ -159,7 +159,7 @@ async fn an_outcome_that_no_store_takes_is_given_up_and_the_worker_goes_on() {
     let ticket = client.enqueue(Task { n: 2 }).await.unwrap();
     // Its lease runs out, it is reaped and delivered again.
     assert_eq!(ticket.wait(LONG).await.unwrap(), Waited::Succeeded(1));
-    assert!(stored(&store, ticket.id()).await.stalls > 0);
+    assert!(stored(&store, ticket.id()).await.stall_count > 0);
     worker.drain().await;
 }
 

@@ -229,7 +229,7 @@ async fn slow_what_a_killed_process_held_is_finished_by_another() {
     let ticket = set.client.enqueue_with(Task { n: 0 }, hang()).await.unwrap();
     doomed.until("started 0 1").await;
     doomed.child.kill().await.unwrap();
-    let stalls = async || stored(set.client.store(), ticket.id()).await.stalls;
+    let stalls = async || stored(set.client.store(), ticket.id()).await.stall_count;
     let before = stalls().await;
     let mut other = Process::start(&set.url).await;
     // It hangs again, on its first attempt: the stall gave the attempt back.

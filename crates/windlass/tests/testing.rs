@@ -147,7 +147,7 @@ async fn a_crash_is_found_when_the_lease_has_run_out_and_the_job_runs_again() {
     let late = done.elapsed.saturating_sub(Duration::from_secs(30));
     assert!(done.elapsed >= Duration::from_secs(30) && late < Duration::from_secs(3), "{:?}", done.elapsed);
     let job = test.store().get(vec![ticket.id()]).await.unwrap().remove(0).unwrap();
-    assert_eq!((job.state, job.stalls, job.failures[0].class), (JobState::Succeeded, 1, FailureClass::Stalled));
+    assert_eq!((job.state, job.stall_count, job.failures[0].class), (JobState::Succeeded, 1, FailureClass::Stalled));
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_lost_lease_takes_no_other_along() {
     let done = test.run_until_idle(Worker::builder(test.store()).handle(first).handle(second)).await;
     assert_eq!((done.attempts, done.stalled, done.succeeded), (3, 1, 2));
     let kept = test.store().get(vec![kept.id()]).await.unwrap().remove(0).unwrap();
-    assert_eq!((kept.stalls, kept.failures.len()), (0, 0));
+    assert_eq!((kept.stall_count, kept.failures.len()), (0, 0));
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn attempts_end_in_a_dead_letter(ctx: Ctx) {
     }
     assert_eq!(claim(&ctx).await, None);
     let job = ctx.get(id).await.unwrap();
-    assert_eq!((job.attempt, job.stalls, job.failures.len()), (3, 0, 3));
+    assert_eq!((job.attempt, job.stall_count, job.failures.len()), (3, 0, 3));
     assert_eq!(ctx.counts("q").await.failed, 1);
 }
 
@@ -57,7 +57,7 @@ async fn stalls_end_in_a_dead_letter(ctx: Ctx) {
         assert_eq!(lease.attempt, 1, "a stall gives the attempt back");
         stall(&ctx).await;
         let job = ctx.get(id).await.unwrap();
-        assert_eq!((job.stalls, job.attempt), (stalls, 0));
+        assert_eq!((job.stall_count, job.attempt), (stalls, 0));
         assert_eq!(job.state, if stalls < 3 { State::Ready } else { State::Failed });
     }
     assert_eq!(claim(&ctx).await, None);
@@ -93,7 +93,7 @@ async fn stalls_and_attempts_are_spent_apart(ctx: Ctx) {
     assert_eq!(lease.attempt, 2);
     assert_eq!(ctx.report("w1", lease, complete()).await.unwrap().state, State::Succeeded);
     let job = ctx.get(id).await.unwrap();
-    assert_eq!((job.attempt, job.stalls), (2, 1));
+    assert_eq!((job.attempt, job.stall_count), (2, 1));
 }
 
 /// Whatever comes first, failures or stalls.
@@ -122,7 +122,7 @@ async fn releases_do_not_count(ctx: Ctx) {
         ctx.report("w1", lease, OutcomeKind::Release { started: false }).await.unwrap();
     }
     let job = ctx.get(id).await.unwrap();
-    assert_eq!((job.state, job.attempt, job.stalls), (State::Ready, 0, 0));
+    assert_eq!((job.state, job.attempt, job.stall_count), (State::Ready, 0, 0));
 }
 
 async fn a_final_failure_spends_nothing_more(ctx: Ctx) {
@@ -174,8 +174,8 @@ async fn a_dead_letter_keeps_its_payload_and_starts_anew(ctx: Ctx) {
         assert_eq!(dead.failures.len(), round, "what went wrong before is still told");
         assert_eq!(ctx.change(id, ChangeOp::Retry(Due::Now)).await.unwrap().state, Some(State::Ready));
         let again = ctx.get(id).await.unwrap();
-        assert_eq!((again.attempt, again.stalls, again.finished_at), (0, 0, None));
-        assert_eq!(again.retries as usize, round);
+        assert_eq!((again.attempt, again.stall_count, again.finished_at), (0, 0, None));
+        assert_eq!(again.retry_count as usize, round);
     }
 }
 

@@ -98,7 +98,7 @@ async fn retry_failed_gives_a_new_life(ctx: Ctx) {
     assert_eq!(ctx.counts("q").await, counts(5, 10, 5, [5, 0, 5]));
     for id in failed {
         let job = ctx.get(id).await.unwrap();
-        assert_eq!((job.state, job.attempt, job.retries), (State::Ready, 0, 1));
+        assert_eq!((job.state, job.attempt, job.retry_count), (State::Ready, 0, 1));
     }
 }
 

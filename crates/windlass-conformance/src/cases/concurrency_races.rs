@@ -209,7 +209,7 @@ async fn sweepers_reap_each_lease_once(ctx: Ctx) {
     .sum();
     assert_eq!(handled, 200, "each lease once");
     let jobs = ctx.store.get(ids).await.unwrap();
-    assert!(jobs.iter().flatten().all(|job| (job.state, job.stalls, job.attempt) == (State::Ready, 1, 0)));
+    assert!(jobs.iter().flatten().all(|job| (job.state, job.stall_count, job.attempt) == (State::Ready, 1, 0)));
     assert_eq!(ctx.counts("mail").await.ready, 200);
 }
 

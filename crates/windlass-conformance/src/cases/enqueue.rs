@@ -241,7 +241,7 @@ async fn every_option_comes_back(ctx: Ctx) {
     let id = ctx.enqueue(job.clone()).await.id();
     let seen = ctx.get(id).await.unwrap();
     assert_eq!(*seen.spec, job.spec);
-    assert_eq!((seen.id, seen.state, seen.attempt, seen.stalls, seen.retries), (id, State::Ready, 0, 0, 0));
+    assert_eq!((seen.id, seen.state, seen.attempt, seen.stall_count, seen.retry_count), (id, State::Ready, 0, 0, 0));
     assert_eq!((seen.lease, seen.claimed_at, seen.finished_at, seen.due_at), (None, None, None, None));
     let mut request = ctx.claim_request("w1", "all", 1);
     request.labels = Labels::parse(["ü", "gpu", "eu west", "more"]).unwrap();

@@ -151,12 +151,12 @@ async fn a_lease_is_reaped_only_after_it_ran_out(ctx: Ctx) {
     }
     assert_eq!(ctx.sweep(SweepKind::Reap).await, 1);
     let job = ctx.get(id).await.unwrap();
-    assert_eq!((job.state, job.attempt, job.stalls, job.lease), (State::Ready, 0, 1, None));
+    assert_eq!((job.state, job.attempt, job.stall_count, job.lease), (State::Ready, 0, 1, None));
     assert_eq!(job.failures.len(), 1);
     assert_eq!((job.failures[0].class, job.failures[0].attempt), (FailureClass::Stalled, 1));
     assert!(job.failures[0].message.contains("w1"), "it says who: {}", job.failures[0].message);
     assert_eq!(ctx.sweep(SweepKind::Reap).await, 0, "once");
-    assert_eq!(ctx.claim_one("w2", "mail").await.stalls, 1);
+    assert_eq!(ctx.claim_one("w2", "mail").await.stall_count, 1);
 }
 
 async fn a_renewal_extends_from_now_and_never_shortens(ctx: Ctx) {
@@ -266,7 +266,7 @@ async fn a_release_before_the_start_gives_the_attempt_back(ctx: Ctx) {
         let reported = ctx.report("w1", lease, OutcomeKind::Release { started: false }).await.unwrap();
         assert_eq!((reported.state, reported.repeated), (State::Ready, false));
         let job = ctx.get(id).await.unwrap();
-        assert_eq!((job.attempt, job.stalls, job.failures.len(), job.lease), (0, 0, 0, None));
+        assert_eq!((job.attempt, job.stall_count, job.failures.len(), job.lease), (0, 0, 0, None));
     }
 }
 
@@ -281,7 +281,7 @@ async fn a_release_after_the_start_spends_the_attempt(ctx: Ctx) {
     assert_eq!(lease.attempt, 2);
     assert_eq!(ctx.report("w1", lease, OutcomeKind::Release { started: true }).await.unwrap().state, State::Ready);
     let job = ctx.get(id).await.unwrap();
-    assert_eq!((job.attempt, job.stalls, job.failures.len()), (1, 1, 0));
+    assert_eq!((job.attempt, job.stall_count, job.failures.len()), (1, 1, 0));
     let lease = ctx.claim_one("w1", "mail").await.lease;
     assert_eq!(lease.attempt, 2);
     assert_eq!(ctx.report("w1", lease, OutcomeKind::Release { started: true }).await.unwrap().state, State::Failed);

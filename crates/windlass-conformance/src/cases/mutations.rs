@@ -270,7 +270,7 @@ async fn retry_gives_a_new_life(ctx: Ctx) {
         ctx.report("w1", lease, outcome).await.unwrap();
         assert_eq!(ctx.change(id, ChangeOp::Retry(Due::Now)).await, to(State::Ready), "{queue}");
         let job = ctx.get(id).await.unwrap();
-        assert_eq!((job.attempt, job.stalls, job.retries, job.finished_at), (0, 0, 1, None), "{queue}");
+        assert_eq!((job.attempt, job.stall_count, job.retry_count, job.finished_at), (0, 0, 1, None), "{queue}");
         let twice = ctx.change(id, ChangeOp::Retry(Due::Now)).await;
         assert_eq!(twice, Err(Error::IllegalTransition { from: State::Ready, verb: Verb::Retry }), "{queue}");
         for attempt in 1..=2 {

@@ -202,7 +202,7 @@ async fn a_heavy_inbox_is_handed_out_in_parts(ctx: Ctx) {
     }
     for n in 0..3 {
         let claimed = claim_run(&ctx).await;
-        assert_eq!((claimed.inbox.len(), claimed.inbox_len, claimed.inbox_to), (1, 1, n + 1));
+        assert_eq!((claimed.inbox.len(), claimed.inbox_taken, claimed.inbox_to), (1, 1, n + 1));
         let RunItem::Message { body, .. } = &claimed.inbox[0] else { panic!("no message") };
         assert!(body.starts_with(&n.to_string()) && body.len() == 3 << 20);
         commit(&ctx, &claimed, step(&["a"])).await.unwrap();

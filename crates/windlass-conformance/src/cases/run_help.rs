@@ -60,7 +60,7 @@ pub(super) async fn commit(ctx: &Ctx, claimed: &ClaimedRun, step: RunStep) -> Re
 }
 
 pub(super) fn message(run: RunId, body: &str) -> RunMessage {
-    RunMessage { run, body: body.to_owned(), interrupts: false, reopens: false, ended_with: None }
+    RunMessage { run, body: body.to_owned(), interrupts: false, reopens: false, expected_history_len: None }
 }
 
 pub(super) async fn send(ctx: &Ctx, message: RunMessage) -> Result<()> {

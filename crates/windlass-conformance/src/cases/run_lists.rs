@@ -53,7 +53,7 @@ async fn runs_are_listed_by_age_and_state(ctx: Ctx) {
         body: String::new(),
         interrupts: false,
         reopens: true,
-        ended_with: None,
+        expected_history_len: None,
     };
     ctx.store.send_to_runs(vec![again]).await.unwrap().remove(0).unwrap();
     assert_eq!(names(&ctx, list(Some(RunState::Running), 10)).await, ["a", "c", "d"]);

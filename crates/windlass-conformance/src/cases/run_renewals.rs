@@ -85,9 +85,9 @@ fn bodies(items: &[RunItem]) -> Vec<&str> {
     bodies.collect()
 }
 
-/// The messages of a renewal, its `inbox_to` and its `inbox_len`.
+/// The messages of a renewal, its `inbox_to` and its `inbox_taken`.
 fn shown(renewed: &RunRenewed) -> (Vec<&str>, u64, u64) {
-    (bodies(&renewed.inbox), renewed.inbox_to, renewed.inbox_len)
+    (bodies(&renewed.inbox), renewed.inbox_to, renewed.inbox_taken)
 }
 
 /// Makes a renewal that must be refused, and checks that it changed neither the run nor the end of any lease.
@@ -269,9 +269,9 @@ async fn a_long_inbox_comes_in_several_renewals(ctx: Ctx) {
     let (mut renewal, mut lengths, mut found) = (renewal_of(&claimed), Vec::new(), Vec::new());
     for _ in 0..4 {
         let renewed = renew(&ctx, renewal).await.unwrap();
-        assert_eq!(renewed.inbox_to - renewal.inbox_from, renewed.inbox_len);
+        assert_eq!(renewed.inbox_to - renewal.inbox_from, renewed.inbox_taken);
         renewal.inbox_from = renewed.inbox_to;
-        lengths.push((renewed.inbox.len(), renewed.inbox_len));
+        lengths.push((renewed.inbox.len(), renewed.inbox_taken));
         found.extend(bodies(&renewed.inbox).into_iter().map(str::to_owned));
     }
     assert_eq!(lengths, [(INBOX_ITEMS_MAX, 1_000), (INBOX_ITEMS_MAX, 1_000), (7, 7), (0, 0)]);
@@ -290,7 +290,7 @@ async fn a_heavy_inbox_comes_in_several_renewals(ctx: Ctx) {
     let mut renewal = renewal_of(&claimed);
     for n in 0..3 {
         let renewed = renew(&ctx, renewal).await.unwrap();
-        assert_eq!((renewed.inbox.len(), renewed.inbox_len, renewed.inbox_to), (1, 1, n + 1));
+        assert_eq!((renewed.inbox.len(), renewed.inbox_taken, renewed.inbox_to), (1, 1, n + 1));
         let body = bodies(&renewed.inbox)[0];
         assert!(body.starts_with(&n.to_string()) && body.len() == 3 << 20);
         renewal.inbox_from = renewed.inbox_to;

@@ -358,7 +358,7 @@ async fn an_ended_run_is_told_nothing_and_can_be_opened_again(ctx: Ctx) {
 
 async fn a_message_for_an_ended_run_is_refused_by_a_run_that_goes_on_or_has_changed(ctx: Ctx) {
     let id = begun(&ctx, 0).await;
-    let again = |len| RunMessage { reopens: true, ended_with: Some(len), ..message(id, "again") };
+    let again = |len| RunMessage { reopens: true, expected_history_len: Some(len), ..message(id, "again") };
     let refusal = |answer: Result<(), Error>| match answer {
         Err(Error::RunRefused { why, .. }) => why,
         other => panic!("{other:?}"),
@@ -377,7 +377,7 @@ async fn a_message_for_an_ended_run_is_refused_by_a_run_that_goes_on_or_has_chan
         assert_eq!(refusal(send(&ctx, again(len)).await), RUN_CHANGED);
     }
     let unmeant = send(&ctx, RunMessage { reopens: false, ..again(2) }).await;
-    assert!(matches!(unmeant, Err(Error::Invalid { ref field, .. }) if field == "ended_with"), "{unmeant:?}");
+    assert!(matches!(unmeant, Err(Error::Invalid { ref field, .. }) if field == "expected_history_len"), "{unmeant:?}");
     assert_eq!(read(&ctx, id).await.run, before, "what was refused changes nothing");
 
     // Both have seen the same end: the first one opens the run.

@@ -2,7 +2,7 @@
 
 use crate::ctx::{Ctx, worker_id};
 use crate::runner::cases;
-use windlass_core::store::{Store, Timekeeping};
+use windlass_core::store::{MaintenanceClaim, Store};
 
 cases!("timekeeper":
     one_process_keeps_time_and_others_cannot_take_it,
@@ -20,21 +20,21 @@ const LONG_MS: u64 = 60_000;
 /// Short enough to be waited for on a real clock.
 const SHORT_MS: u64 = 600;
 
-async fn ask(store: &dyn Store, keeper: &str, ttl_ms: u64) -> Timekeeping {
-    store.keep_time(worker_id(keeper), ttl_ms).await.unwrap()
+async fn ask(store: &dyn Store, keeper: &str, ttl_ms: u64) -> MaintenanceClaim {
+    store.claim_maintenance(worker_id(keeper), ttl_ms).await.unwrap()
 }
 
 /// Checks that `keeper` is told to wait, unless this store gives the hint to every caller.
 async fn waits(ctx: &Ctx, store: &dyn Store, keeper: &str, ttl_ms: u64) {
     let answer = ask(store, keeper, ttl_ms).await;
-    assert!(!answer.keeps() || everybody_keeps(ctx).await, "{keeper} took the hint from its holder");
+    assert!(!answer.is_granted() || everybody_keeps(ctx).await, "{keeper} took the hint from its holder");
 }
 
 /// True when the store gives the hint to every caller. Leaves no trace: two who have not asked before give it back.
 async fn everybody_keeps(ctx: &Ctx) -> bool {
     let mut all = true;
     for probe in ["probe-1", "probe-2"] {
-        all &= ask(ctx.store.as_ref(), probe, LONG_MS).await.keeps();
+        all &= ask(ctx.store.as_ref(), probe, LONG_MS).await.is_granted();
     }
     for probe in ["probe-1", "probe-2"] {
         ask(ctx.store.as_ref(), probe, 0).await;
@@ -43,7 +43,7 @@ async fn everybody_keeps(ctx: &Ctx) -> bool {
 }
 
 async fn keeps(store: &dyn Store, keeper: &str, ttl_ms: u64) {
-    assert_eq!(ask(store, keeper, ttl_ms).await, Timekeeping::Keeps, "{keeper} was not given the hint");
+    assert_eq!(ask(store, keeper, ttl_ms).await, MaintenanceClaim::Granted, "{keeper} was not given the hint");
 }
 
 async fn one_process_keeps_time_and_others_cannot_take_it(ctx: Ctx) {
@@ -91,16 +91,18 @@ async fn a_waiting_process_is_asked_back_when_the_hint_ends(ctx: Ctx) {
     let handles = ctx.handles(2).await;
     keeps(handles[0].as_ref(), "a", SHORT_MS).await;
     ctx.advance_ms(SHORT_MS / 2).await;
-    let Timekeeping::Waits { ask_in_ms } = ask(handles[1].as_ref(), "b", SHORT_MS).await else { return };
-    assert!((1..=SHORT_MS / 2).contains(&ask_in_ms), "asked back in {ask_in_ms} ms");
+    let MaintenanceClaim::HeldByOther { retry_after_ms } = ask(handles[1].as_ref(), "b", SHORT_MS).await else {
+        return;
+    };
+    assert!((1..=SHORT_MS / 2).contains(&retry_after_ms), "asked back in {retry_after_ms} ms");
     // Others are asked back as well, at any time.
     for keeper in ["c", "d"] {
-        let Timekeeping::Waits { ask_in_ms } = ask(handles[1].as_ref(), keeper, SHORT_MS).await else {
+        let MaintenanceClaim::HeldByOther { retry_after_ms } = ask(handles[1].as_ref(), keeper, SHORT_MS).await else {
             panic!("{keeper} took the hint from its holder")
         };
-        assert!(ask_in_ms > 0);
+        assert!(retry_after_ms > 0);
     }
-    ctx.advance_ms(ask_in_ms).await;
+    ctx.advance_ms(retry_after_ms).await;
     keeps(handles[1].as_ref(), "b", SHORT_MS).await;
 }
 
@@ -113,8 +115,10 @@ async fn the_next_deputy_takes_the_place_of_a_dead_one(ctx: Ctx) {
         ctx.advance_ms(SHORT_MS / 2).await;
         keeps(handles[0].as_ref(), "a", SHORT_MS).await;
     }
-    let Timekeeping::Waits { ask_in_ms } = ask(handles[1].as_ref(), "c", SHORT_MS).await else { return };
-    assert!(ask_in_ms <= SHORT_MS, "asked back in {ask_in_ms} ms");
+    let MaintenanceClaim::HeldByOther { retry_after_ms } = ask(handles[1].as_ref(), "c", SHORT_MS).await else {
+        return;
+    };
+    assert!(retry_after_ms <= SHORT_MS, "asked back in {retry_after_ms} ms");
     ctx.advance_ms(SHORT_MS + 1).await;
     keeps(handles[1].as_ref(), "c", SHORT_MS).await;
 }

@@ -222,7 +222,8 @@ fn required() -> BTreeSet<String> {
     let mut all: BTreeSet<String> = lists.into_iter().flatten().map(|text| (*text).to_owned()).collect();
     // Who keeps the time is a hint among processes: each store may answer as it likes.
     // What else there is about runs has sequences of its own (`run_model`).
-    let left_out = [Method::KeepTime, Method::RenewRuns, Method::SendToRuns, Method::ListRuns, Method::RemoveRuns];
+    let left_out =
+        [Method::ClaimMaintenance, Method::RenewRuns, Method::SendToRuns, Method::ListRuns, Method::RemoveRuns];
     let compared = Method::ALL.iter().filter(|method| !left_out.contains(method));
     all.extend(compared.map(|method| format!("method {method:?}")));
     for from in State::ALL {

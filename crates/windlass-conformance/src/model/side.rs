@@ -104,8 +104,8 @@ impl Side {
                 attempt: job.lease.attempt,
                 expires_at: job.expires_at,
                 spec: job.spec,
-                stalls: job.stalls,
-                retries: job.retries,
+                stalls: job.stall_count,
+                retries: job.retry_count,
                 created_at: job.created_at,
             });
         }

@@ -281,7 +281,7 @@ impl Book {
         let batch = self.next_number();
         let Some(entry) = self.runs.get_mut(&message.run) else { return Word::Missing };
         let other_end = |len| !entry.state.is_terminal() || entry.history.len() as u64 != len;
-        if entry.rests() && !message.reopens || message.ended_with.is_some_and(other_end) {
+        if entry.rests() && !message.reopens || message.expected_history_len.is_some_and(other_end) {
             return Word::Refused;
         }
         let before = entry.announced();

@@ -128,8 +128,8 @@ impl Driver {
         let MessagePlan { run, interrupts, reopens, ended } = plan;
         let run = self.run(run);
         let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
-        let ended_with = ended.map(|is_current| if is_current { length } else { length + 1 });
-        RunMessage { run, body: self.words("message"), interrupts, reopens, ended_with }
+        let expected_history_len = ended.map(|is_current| if is_current { length } else { length + 1 });
+        RunMessage { run, body: self.words("message"), interrupts, reopens, expected_history_len }
     }
 
     fn made_job(&mut self, run: RunId, plan: &JobPlan) -> NewJob {
@@ -214,7 +214,8 @@ impl Driver {
         let leased = nth_latest(&self.leases, k).filter(|_| is_lease).map(|known| known.lease.run);
         let run = leased.unwrap_or_else(|| self.run(k));
         let body = |n: usize| format!("{n} {}", "x".repeat(bytes));
-        let message = |n| RunMessage { run, body: body(n), interrupts: false, reopens: false, ended_with: None };
+        let message =
+            |n| RunMessage { run, body: body(n), interrupts: false, reopens: false, expected_history_len: None };
         self.send(0, (0..count).map(message).collect(), seen).await?;
         if leased.is_none() {
             return Ok(());

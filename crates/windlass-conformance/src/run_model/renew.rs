@@ -81,7 +81,7 @@ impl Driver {
                 seen.insert(what.to_owned());
             }
         }
-        equal("the items that were passed", count as u64, answer.inbox_len)?;
+        equal("the items that were passed", count as u64, answer.inbox_taken)?;
         let Some(at) = made.lease else { return Err("a lease that was made up is renewed".to_owned()) };
         let (known, shown) = (&mut self.leases[at], self.book.shown.entry(at).or_default());
         // The numbers of the items that the lease was shown before and that nobody has handled.

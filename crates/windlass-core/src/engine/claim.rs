@@ -157,8 +157,8 @@ impl<T: Tables> Step<'_, T> {
             lease: Lease { job: record.id, attempt: record.life.attempt, token },
             expires_at: record.life.held.as_ref().map_or(self.now, |held| held.expires_at),
             spec,
-            stalls: record.life.stalls,
-            retries: record.life.retries,
+            stall_count: record.life.stalls,
+            retry_count: record.life.retries,
             created_at: record.created_at,
             ready_at: record.ready_at,
         }

@@ -14,11 +14,11 @@ use crate::schedule::Schedule;
 use crate::store::{
     BATCH_MAX, Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule,
     EnqueueRequest, Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest,
-    JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun,
-    QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
-    RunCreated, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed,
-    ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
-    check_batch, check_feed_events,
+    JobPage, JobQueue, ListRequest, LogAppend, LogPage, LogRequest, LogSink, MaintenanceClaim, MetricsRequest,
+    MinuteMetrics, NewRun, QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim,
+    RunCommit, RunCommitted, RunCreated, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore,
+    RunView, RunsClaimed, ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry,
+    WorkerStatus, check_batch, check_feed_events,
 };
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -291,9 +291,9 @@ impl<H: Host> Store for H {
         signals.check_open()
     }
 
-    async fn keep_time(&self, _: WorkerId, _: u64) -> Result<Timekeeping> {
+    async fn claim_maintenance(&self, _: WorkerId, _: u64) -> Result<MaintenanceClaim> {
         self.signals().check_open()?;
-        Ok(Timekeeping::Keeps)
+        Ok(MaintenanceClaim::Granted)
     }
 
     async fn close(&self) -> Result<()> {

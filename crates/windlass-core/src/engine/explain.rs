@@ -19,10 +19,10 @@ impl<T: Tables> Step<'_, T> {
             _ => damage,
         };
         let reason = if let Some(why) = damage {
-            Reason::Quarantined { why }
+            Reason::Quarantined { detail: why }
         } else if record.quarantined {
             let failures = self.readable(record.row)?.failures;
-            Reason::Quarantined { why: failures.last().map_or(String::new(), |failure| failure.message.clone()) }
+            Reason::Quarantined { detail: failures.last().map_or(String::new(), |failure| failure.message.clone()) }
         } else {
             match record.state() {
                 State::Scheduled => self.why_scheduled(&record)?,

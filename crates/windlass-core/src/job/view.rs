@@ -115,9 +115,9 @@ pub struct Job {
     /// Attempts spent, the running one included.
     pub attempt: u32,
     /// Leases that ran out.
-    pub stalls: u32,
+    pub stall_count: u32,
     /// Explicit retries after it had ended.
-    pub retries: u32,
+    pub retry_count: u32,
     /// When a scheduled job becomes ready; `None` while it is held behind another.
     pub due_at: Option<Timestamp>,
     /// Who works on it.

@@ -396,7 +396,8 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
     let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
     bench.step(|step| step.create_runs(PreparedRun::batch(vec![new])?)).unwrap().0.remove(0).unwrap();
-    let message = |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, ended_with: None };
+    let message =
+        |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, expected_history_len: None };
     bench.step(|step| step.send_to_runs((0..1_500).map(message).collect())).unwrap();
     bench.tables.kv_mut().entries.insert(keys::run_item(run, 3).bytes().to_vec(), b"{".to_vec());
     let engine = WorkerId::new("e").unwrap();
@@ -405,7 +406,7 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     for _ in 0..2 {
         let claimed = bench.step(|step| step.claim_runs(&claim)).unwrap().0.runs.remove(0);
         items += claimed.inbox.len();
-        taken += claimed.inbox_len;
+        taken += claimed.inbox_taken;
         let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
         let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
         bench.step(|step| step.commit_runs(PreparedCommit::batch(vec![commit])?)).unwrap().0.remove(0).unwrap();

@@ -8,10 +8,10 @@ use super::wire::{self, items};
 use super::{
     Beat, BeatAnswer, Change, ChangeMany, Changed, ChangedMany, ClaimRequest, Claimed, DueSchedule, EnqueueRequest,
     Enqueued, Explanation, Feed, FeedPage, FeedRequest, Fire, FireOutcome, GroupPage, GroupsRequest, JobPage, JobQueue,
-    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MetricsRequest, MinuteMetrics, NewRun, QueueStatus,
-    RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted, RunCreated,
-    RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed, ScheduleStore,
-    Setting, Store, StoreInfo, Sweep, Swept, Timekeeping, WaitFor, WorkerRegistry, WorkerStatus,
+    ListRequest, LogAppend, LogPage, LogRequest, LogSink, MaintenanceClaim, MetricsRequest, MinuteMetrics, NewRun,
+    QueueStatus, RenewRequest, Renewed, ReportRequest, Reported, ReportedAndClaimed, RunClaim, RunCommit, RunCommitted,
+    RunCreated, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed,
+    ScheduleStore, Setting, Store, StoreInfo, Sweep, Swept, WaitFor, WorkerRegistry, WorkerStatus,
 };
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId};
@@ -289,8 +289,8 @@ contract! {
     Store {
         Info = info() -> StoreInfo;
         Now = now() -> Timestamp;
-        Wait = wait(what: WaitFor) -> ();
-        KeepTime = keep_time(keeper: WorkerId, ttl_ms: u64) -> Timekeeping;
+        Wait = wait(target: WaitFor) -> ();
+        ClaimMaintenance = claim_maintenance(worker: WorkerId, ttl_ms: u64) -> MaintenanceClaim;
         Close = close() -> ();
     }
 }

@@ -20,14 +20,17 @@ pub struct RunMessage {
     pub reopens: bool,
     /// Only for a run that has ended with a history of this length; any other refuses the message. So what was decided about an
     /// ended run is not applied to one that was opened again since. It needs `reopens`.
-    pub ended_with: Option<u64>,
+    pub expected_history_len: Option<u64>,
 }
 
 impl RunMessage {
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
-        if self.ended_with.is_some() && !self.reopens {
-            return Err(Error::invalid("ended_with", "a message to an ended run opens it again; set `reopens`"));
+        if self.expected_history_len.is_some() && !self.reopens {
+            return Err(Error::invalid(
+                "expected_history_len",
+                "a message to an ended run opens it again; set `reopens`",
+            ));
         }
         check_bytes("the message", self.body.len(), RUN_PART_BYTES_MAX)
     }

@@ -110,23 +110,23 @@ pub enum WaitFor {
     Feed(FeedCursor),
 }
 
-/// The answer of [`Store::keep_time`].
+/// The answer of [`Store::claim_maintenance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Timekeeping {
-    /// The caller keeps time until its `ttl_ms` has passed since the call.
-    Keeps,
-    /// Another process keeps time.
-    Waits {
+pub enum MaintenanceClaim {
+    /// The caller does the maintenance until its `ttl_ms` has passed since the call.
+    Granted,
+    /// Another process does the maintenance.
+    HeldByOther {
         /// When to ask again.
-        ask_in_ms: u64,
+        retry_after_ms: u64,
     },
 }
 
-impl Timekeeping {
-    /// True when the caller keeps time.
-    pub fn keeps(self) -> bool {
-        self == Self::Keeps
+impl MaintenanceClaim {
+    /// True when the caller does the maintenance.
+    pub fn is_granted(self) -> bool {
+        self == Self::Granted
     }
 }
 
@@ -141,16 +141,16 @@ pub trait Store: JobQueue + LogSink + WorkerRegistry + ScheduleStore + RunStore 
 
     /// Returns when what it waits for may have happened, and perhaps earlier. Callers bound it by a time of their own and
     /// look again in any case.
-    async fn wait(&self, what: WaitFor) -> Result<()>;
+    async fn wait(&self, target: WaitFor) -> Result<()>;
 
-    /// Asks whether the caller keeps time for the next `ttl_ms`: whether it is the process that reaps, promotes, prunes
+    /// Asks whether the caller does the maintenance for the next `ttl_ms`: whether it is the process that reaps, promotes, prunes
     /// and ticks. A hint, so that one of a hundred idle processes sweeps and the others rest. Correctness does not depend
     /// on it: any number of processes may sweep at once. A store whose sweeps cost next to nothing answers
-    /// [`Timekeeping::Keeps`] to every caller.
+    /// [`MaintenanceClaim::Granted`] to every caller.
     ///
     /// The holder renews the hint by the same call, which is safe to repeat after a lost answer. `ttl_ms` of 0 gives the
-    /// hint up; the answer is then never `Keeps`, except from a store that gives it to every caller.
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping>;
+    /// hint up; the answer is then never `Granted`, except from a store that gives it to every caller.
+    async fn claim_maintenance(&self, worker: WorkerId, ttl_ms: u64) -> Result<MaintenanceClaim>;
 
     /// Lets go of everything. Safe to call twice; calls that come later answer `Unavailable`.
     async fn close(&self) -> Result<()>;

@@ -303,10 +303,10 @@ pub struct ClaimedJob {
     pub spec: Arc<JobSpec>,
     /// Leases of it that ran out before.
     #[serde(default)]
-    pub stalls: u32,
+    pub stall_count: u32,
     /// Explicit retries of the ended job before.
     #[serde(default)]
-    pub retries: u32,
+    pub retry_count: u32,
     /// When it was enqueued.
     pub created_at: Timestamp,
     /// Since when it had been ready when it was claimed: after its delay, its back-off or its last lease.
@@ -317,8 +317,8 @@ impl ClaimedJob {
     /// Orders the claims of a job under which its handler started: a later one has a higher number. The number of the
     /// attempt does not, because a stall gives the attempt back and an explicit retry counts from 1 again.
     pub fn claim_number(&self) -> u64 {
-        let claims = u64::from(self.lease.attempt) + u64::from(self.stalls);
-        (u64::from(self.retries) << CLAIM_BITS) | claims.min((1 << CLAIM_BITS) - 1)
+        let claims = u64::from(self.lease.attempt) + u64::from(self.stall_count);
+        (u64::from(self.retry_count) << CLAIM_BITS) | claims.min((1 << CLAIM_BITS) - 1)
     }
 }
 

@@ -313,7 +313,7 @@ pub struct ClaimedRun {
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
     /// How many items that commit takes from the inbox. More than `inbox` has when some of them cannot be read.
-    pub inbox_len: u64,
+    pub inbox_taken: u64,
     /// The time has come that it wanted to be woken at.
     #[serde(default)]
     pub woken: bool,
@@ -385,7 +385,7 @@ pub struct RunRenewed {
     /// The number behind the last returned item, for the commit that handles the items and for the next renewal.
     pub inbox_to: u64,
     /// The number of items that were passed. Greater than the length of `inbox` if some of them cannot be read.
-    pub inbox_len: u64,
+    pub inbox_taken: u64,
 }
 
 /// A step of a run, to be made.

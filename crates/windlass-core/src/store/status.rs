@@ -263,7 +263,7 @@ pub enum Reason {
     /// Its stored form cannot be read; look at it, then remove it.
     Quarantined {
         /// What is wrong with it.
-        why: String,
+        detail: String,
     },
 }
 

@@ -194,7 +194,7 @@ fn claimed_run() -> ClaimedRun {
             RunItem::Message { at: at(3), body: "{}".to_owned() },
         ],
         inbox_to: 6,
-        inbox_len: 2,
+        inbox_taken: 2,
         woken: true,
     }
 }
@@ -239,7 +239,7 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
                     expires_at: at(5),
                     inbox: vec![RunItem::Message { at: at(4), body: "stop".to_owned() }],
                     inbox_to: 7,
-                    inbox_len: 1,
+                    inbox_taken: 1,
                 }),
                 Err(Error::LeaseLost),
             ]),
@@ -342,8 +342,11 @@ pub(crate) fn feed_and_store() -> Vec<(Call, Answer)> {
             }),
         ),
         (Call::Now {}, Answer::Now(at(0))),
-        (Call::Wait { what: WaitFor::Work { queues: vec![queue()], mark: WorkMark(3) } }, Answer::Wait(())),
-        (Call::KeepTime { keeper: worker(), ttl_ms: 5_000 }, Answer::KeepTime(Timekeeping::Waits { ask_in_ms: 700 })),
+        (Call::Wait { target: WaitFor::Work { queues: vec![queue()], mark: WorkMark(3) } }, Answer::Wait(())),
+        (
+            Call::ClaimMaintenance { worker: worker(), ttl_ms: 5_000 },
+            Answer::ClaimMaintenance(MaintenanceClaim::HeldByOther { retry_after_ms: 700 }),
+        ),
         (Call::Close {}, Answer::Close(())),
     ]
 }

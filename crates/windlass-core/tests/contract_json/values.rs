@@ -99,8 +99,8 @@ pub(crate) fn job() -> Job {
         spec: Arc::new(full_spec()),
         state: State::Active,
         attempt: 2,
-        stalls: 1,
-        retries: 1,
+        stall_count: 1,
+        retry_count: 1,
         due_at: Some(at(3)),
         lease: Some(LeaseView { worker: worker(), expires_at: at(30) }),
         cancel_requested: true,
@@ -201,7 +201,7 @@ pub(crate) fn message() -> RunMessage {
         body: r#"{"approve":true}"#.to_owned(),
         interrupts: true,
         reopens: true,
-        ended_with: Some(4),
+        expected_history_len: Some(4),
     }
 }
 
@@ -242,8 +242,8 @@ pub(crate) fn claimed() -> Claimed {
             lease: lease(),
             expires_at: at(30),
             spec: Arc::new(plain_spec()),
-            stalls: 1,
-            retries: 1,
+            stall_count: 1,
+            retry_count: 1,
             created_at: at(0),
             ready_at: at(1),
         }],

@@ -120,8 +120,8 @@ impl RedisStore {
                 lease: Lease { job: id, attempt: number(attempt)?, token },
                 expires_at: time(expires_at)?,
                 spec: Arc::new(spec),
-                stalls: number(stalls)?,
-                retries: number(retries)?,
+                stall_count: number(stalls)?,
+                retry_count: number(retries)?,
                 created_at,
                 ready_at: hex_time(ready_at)?,
             });

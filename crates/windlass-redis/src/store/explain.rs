@@ -65,10 +65,10 @@ impl Facts {
         let life = &self.read.life;
         if life.is_quarantined() {
             let why = self.last_error().or(self.read.damage.clone()).unwrap_or_default();
-            return Ok(Reason::Quarantined { why });
+            return Ok(Reason::Quarantined { detail: why });
         }
         if let Some(why) = self.read.damage.clone() {
-            return Ok(Reason::Quarantined { why });
+            return Ok(Reason::Quarantined { detail: why });
         }
         match life.state {
             State::Scheduled => Ok(self.why_scheduled(id)),

@@ -19,7 +19,7 @@ use windlass_core::Result;
 use windlass_core::engine::{Effects, Signals};
 use windlass_core::id::JobId;
 use windlass_core::name::{QueueName, WorkerId};
-use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, Store, StoreInfo, Timekeeping, WaitFor};
+use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, MaintenanceClaim, Store, StoreInfo, WaitFor};
 use windlass_core::time::Timestamp;
 
 /// How long one wait for the feed stays at the server.
@@ -188,14 +188,14 @@ impl Store for RedisStore {
         self.caller.signals.check_open()
     }
 
-    async fn keep_time(&self, keeper: WorkerId, ttl_ms: u64) -> Result<Timekeeping> {
+    async fn claim_maintenance(&self, keeper: WorkerId, ttl_ms: u64) -> Result<MaintenanceClaim> {
         let mut call = self.caller.script_over(AT.keep_time, self.caller.keys.with_timekeeper());
         call.arg(keeper.as_str()).arg(&self.handle).arg_fmt(ttl_ms);
         let mut answer = self.caller.items(call).await?;
-        let (outcome, ask_in_ms): (_, u64) = (answer.text()?, answer.number()?);
+        let (outcome, retry_after_ms): (_, u64) = (answer.text()?, answer.number()?);
         match outcome.as_str() {
-            "keeps" => Ok(Timekeeping::Keeps),
-            "deputy" | "rests" => Ok(Timekeeping::Waits { ask_in_ms: ask_in_ms.max(1) }),
+            "keeps" => Ok(MaintenanceClaim::Granted),
+            "deputy" | "rests" => Ok(MaintenanceClaim::HeldByOther { retry_after_ms: retry_after_ms.max(1) }),
             other => Err(odd(&format!("`{other}` is no outcome of keep_time"))),
         }
     }

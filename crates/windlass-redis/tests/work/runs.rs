@@ -92,7 +92,8 @@ async fn renewals_of_messages(
         let claim =
             RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(run), max: 1, lease_ms: 60_000 };
         let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
-        let message = RunMessage { run, body: "x".repeat(bytes), interrupts: false, reopens: false, ended_with: None };
+        let message =
+            RunMessage { run, body: "x".repeat(bytes), interrupts: false, reopens: false, expected_history_len: None };
         let mut left = count;
         while left > 0 {
             let some = left.min(if bytes > 1_000 { 2 } else { 500 });

@@ -286,7 +286,8 @@ mod tests {
 
     /// Says something to a run, and lets it handle that and add entries.
     fn advance(tables: &mut SqliteTables<&Connection>, n: u128, history: Vec<Bytes>, state: RunState) {
-        let message = RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false, ended_with: None };
+        let message =
+            RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false, expected_history_len: None };
         let claim = RunClaim {
             engine: WorkerId::new("e").unwrap(),
             kinds: vec![Kind::new("graph").unwrap()],

@@ -296,7 +296,7 @@ fn new_run(call: usize, run: u64) -> NewRun {
 }
 
 fn message(run: u64) -> RunMessage {
-    RunMessage { run: run_id(run), body: "go".into(), interrupts: false, reopens: false, ended_with: None }
+    RunMessage { run: run_id(run), body: "go".into(), interrupts: false, reopens: false, expected_history_len: None }
 }
 
 async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<String> {

@@ -15,7 +15,7 @@ use windlass_core::name::{Labels, QueueName, WorkerId};
 use windlass_core::payload::Payload;
 use windlass_core::random::StrongRandom;
 use windlass_core::store::{
-    ClaimRequest, EnqueueRequest, JobQueue as _, Kinds, Store, Sweep, SweepKind, Swept, Timekeeping, Wrap, Wrapped,
+    ClaimRequest, EnqueueRequest, JobQueue as _, Kinds, MaintenanceClaim, Store, Sweep, SweepKind, Swept, Wrap, Wrapped,
 };
 use windlass_core::time::{Clock, Timestamp};
 
@@ -100,7 +100,7 @@ async fn a_lease_is_reaped_soon_after_its_end_however_short_it_is_and_whenever_i
 struct Told {
     inner: MemoryStore,
     begun: Instant,
-    answers: Mutex<Vec<Timekeeping>>,
+    answers: Mutex<Vec<MaintenanceClaim>>,
     log: Mutex<Vec<(u64, String)>>,
 }
 
@@ -121,10 +121,10 @@ impl Wrap for Told {
         &self.inner
     }
 
-    async fn keep_time(&self, _: WorkerId, ttl_ms: u64) -> Result<Timekeeping> {
+    async fn claim_maintenance(&self, _: WorkerId, ttl_ms: u64) -> Result<MaintenanceClaim> {
         if ttl_ms == 0 {
             self.note("given up".to_owned());
-            return Ok(Timekeeping::Waits { ask_in_ms: 1 });
+            return Ok(MaintenanceClaim::HeldByOther { retry_after_ms: 1 });
         }
         self.note("asked".to_owned());
         let mut answers = self.answers.lock();
@@ -139,7 +139,7 @@ impl Wrap for Told {
     }
 }
 
-async fn told(answers: Vec<Timekeeping>, run_for: Duration) -> Arc<Wrapped<Told>> {
+async fn told(answers: Vec<MaintenanceClaim>, run_for: Duration) -> Arc<Wrapped<Told>> {
     let inner = MemoryStore::with(Arc::new(Paused(now())), Arc::new(StrongRandom::seeded(1)));
     let log = Mutex::default();
     let store = Arc::new(Wrapped(Told { inner, begun: now(), answers: Mutex::new(answers), log }));
@@ -150,8 +150,8 @@ async fn told(answers: Vec<Timekeeping>, run_for: Duration) -> Arc<Wrapped<Told>
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_waits_asks_when_it_was_told_to_and_sweeps_as_soon_as_it_keeps_time() {
-    let waits = |ask_in_ms| Timekeeping::Waits { ask_in_ms };
-    let keeps = Timekeeping::Keeps;
+    let waits = |retry_after_ms| MaintenanceClaim::HeldByOther { retry_after_ms };
+    let keeps = MaintenanceClaim::Granted;
     // It waits twice, keeps time for one renewal, waits again, and takes over a second time.
     let store = told(vec![waits(700), waits(40), keeps, waits(100), keeps], Duration::from_secs(3)).await;
     let asked = store.at("asked");
@@ -167,7 +167,7 @@ async fn a_process_that_waits_asks_when_it_was_told_to_and_sweeps_as_soon_as_it_
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stops_gives_the_hint_up() {
-    let store = told(vec![Timekeeping::Keeps], Duration::from_secs(2)).await;
+    let store = told(vec![MaintenanceClaim::Granted], Duration::from_secs(2)).await;
     assert_eq!(store.at("given up").len(), 1);
     assert!(store.at("asked").len() > 1, "it renews the hint");
 }

@@ -73,7 +73,7 @@ impl Maintenance {
             () = self.work(keeper.as_ref()) => {}
         }
         if let Some(keeper) = keeper {
-            let given_up = tokio::time::timeout(GIVE_UP, self.store.keep_time(keeper, 0)).await;
+            let given_up = tokio::time::timeout(GIVE_UP, self.store.claim_maintenance(keeper, 0)).await;
             if !matches!(given_up, Ok(Ok(_))) {
                 tracing::info!("timekeeping was not handed over; another process takes over when it is due");
             }

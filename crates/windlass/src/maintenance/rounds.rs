@@ -4,7 +4,7 @@ use std::time::Duration;
 use windlass_core::Result;
 use windlass_core::name::WorkerId;
 use windlass_core::random::Random;
-use windlass_core::store::{FeedCursor, FeedRequest, Store, Sweep, SweepKind, Timekeeping, WaitFor};
+use windlass_core::store::{FeedCursor, FeedRequest, MaintenanceClaim, Store, Sweep, SweepKind, WaitFor};
 use windlass_core::time::Timestamp;
 
 /// Items of one step.
@@ -115,9 +115,9 @@ impl Rounds<'_> {
     pub(super) async fn until_keeper(&self, keeper: &WorkerId, mut rest: Duration) {
         loop {
             tokio::time::sleep(rest).await;
-            match self.store.keep_time(keeper.clone(), KEEPER_MS).await {
-                Ok(Timekeeping::Waits { ask_in_ms }) => rest = Duration::from_millis(ask_in_ms),
-                Ok(Timekeeping::Keeps) | Err(_) => return,
+            match self.store.claim_maintenance(keeper.clone(), KEEPER_MS).await {
+                Ok(MaintenanceClaim::HeldByOther { retry_after_ms }) => rest = Duration::from_millis(retry_after_ms),
+                Ok(MaintenanceClaim::Granted) | Err(_) => return,
             }
         }
     }
@@ -126,8 +126,10 @@ impl Rounds<'_> {
     pub(super) async fn while_keeper(&self, keeper: &WorkerId) -> Duration {
         loop {
             tokio::time::sleep(KEEPER_RENEWS).await;
-            if let Ok(Timekeeping::Waits { ask_in_ms }) = self.store.keep_time(keeper.clone(), KEEPER_MS).await {
-                return Duration::from_millis(ask_in_ms);
+            if let Ok(MaintenanceClaim::HeldByOther { retry_after_ms }) =
+                self.store.claim_maintenance(keeper.clone(), KEEPER_MS).await
+            {
+                return Duration::from_millis(retry_after_ms);
             }
         }
     }

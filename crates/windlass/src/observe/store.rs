@@ -31,7 +31,7 @@ impl HandleCall for Observed {
     async fn call(&self, call: Call) -> Result<Answer> {
         let method = call.method();
         // A hint among processes is not work.
-        if method == Method::KeepTime {
+        if method == Method::ClaimMaintenance {
             return call.send(self.inner.as_ref()).await;
         }
         let span = tracing::debug_span!(
@@ -95,7 +95,7 @@ fn items(call: &Call) -> usize {
         | Call::Info {}
         | Call::Now {}
         | Call::Wait { .. }
-        | Call::KeepTime { .. }
+        | Call::ClaimMaintenance { .. }
         | Call::Close {} => 1,
     }
 }

@@ -242,8 +242,8 @@ impl Runs {
         let has_job = |&node: &usize| matches!(status.graph.nodes[node].work, Work::Job(_));
         let count = descendants(&status.progress, nodes.iter().copied()).iter().filter(|&node| has_job(node)).count();
         // Somebody else may have opened it meanwhile: the second of two reruns is refused, and not dropped later.
-        let ended_with = Some(status.run.history_len);
-        self.say(RunMessage { ended_with, ..Message::Rerun { nodes, keep_rows }.to(run) }).await?;
+        let expected_history_len = Some(status.run.history_len);
+        self.say(RunMessage { expected_history_len, ..Message::Rerun { nodes, keep_rows }.to(run) }).await?;
         Ok(count)
     }
 

@@ -145,12 +145,12 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Adds the items of a renewal.
     pub(super) fn add(&self, renewed: RunRenewed) {
-        if renewed.inbox_len == 0 {
+        if renewed.inbox_taken == 0 {
             return;
         }
         let mut unread = self.unread.lock();
         let (arrived, inbox_to) = unread.get_or_insert_default();
-        arrived.unreadable += renewed.inbox_len.saturating_sub(renewed.inbox.len() as u64);
+        arrived.unreadable += renewed.inbox_taken.saturating_sub(renewed.inbox.len() as u64);
         arrived.items.extend(renewed.inbox);
         *inbox_to = renewed.inbox_to;
         self.added.notify_one();

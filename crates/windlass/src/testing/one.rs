@@ -88,7 +88,8 @@ impl<H: Handler<Args>, Args> RunOne<H, Args> {
         let lease = Lease { job: id, attempt: self.attempt, token: Token::from_bits(self.bed.random.next_u64()) };
         let expires_at = now.plus_ms(30_000);
         let spec = Arc::new(spec);
-        let job = ClaimedJob { lease, expires_at, spec, stalls: 0, retries: 0, created_at: now, ready_at: now };
+        let job =
+            ClaimedJob { lease, expires_at, spec, stall_count: 0, retry_count: 0, created_at: now, ready_at: now };
         let (client, state) = (self.bed.client.clone(), self.state.clone());
         let clock = Arc::clone(&self.bed.clock) as Arc<dyn Clock>;
         let pool = Pool::in_place(tokio::runtime::Handle::current());

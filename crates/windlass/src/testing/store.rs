@@ -181,8 +181,10 @@ impl HandleCall for TestStore {
     async fn call(&self, call: Call) -> Result<Answer> {
         match call {
             // Whatever is wrong with the store, a program can look at its own clock and wait.
-            Call::Wait { what } => self.wait_noted(what).await.map(Answer::Wait),
-            Call::Info {} | Call::Now {} | Call::KeepTime { .. } | Call::Close {} => call.send(&self.inner).await,
+            Call::Wait { target } => self.wait_noted(target).await.map(Answer::Wait),
+            Call::Info {} | Call::Now {} | Call::ClaimMaintenance { .. } | Call::Close {} => {
+                call.send(&self.inner).await
+            }
             call => self.through(self.noted(call)).await,
         }
     }

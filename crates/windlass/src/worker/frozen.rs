@@ -291,7 +291,7 @@ async fn no_blocking_handler_starts_when_its_lease_ended_while_it_waited_for_a_t
     run(&store, builder, &ids).await;
     assert_eq!(*store.starts.lock(), [Start { n: 0, late: false }]);
     let job = store.inner.get(ids).await.unwrap().remove(0).unwrap();
-    assert_eq!(job.stalls, 1, "its first lease ran out, and it did not fail");
+    assert_eq!(job.stall_count, 1, "its first lease ran out, and it did not fail");
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ async fn start(store: &Arc<dyn Store>, kind: &str, definition: &str) -> RunId {
 }
 
 async fn send(store: &Arc<dyn Store>, run: RunId, body: &str, interrupts: bool) {
-    let message = RunMessage { run, body: body.to_owned(), interrupts, reopens: false, ended_with: None };
+    let message = RunMessage { run, body: body.to_owned(), interrupts, reopens: false, expected_history_len: None };
     store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
 }
 

@@ -81,8 +81,8 @@ impl Sheet<'_> {
         let spec = &job.spec;
         let span = |ms: Option<u64>| ms.map(|ms| Span { ms });
         self.field("attempts", Some(format_args!("{} of {}", job.attempt, spec.attempts)))?;
-        self.field("stalls", Some(format_args!("{} of {}", job.stalls, spec.stalls)))?;
-        self.field("retries", Some(job.retries).filter(|retries| *retries > 0))?;
+        self.field("stalls", Some(format_args!("{} of {}", job.stall_count, spec.stalls)))?;
+        self.field("retries", Some(job.retry_count).filter(|retries| *retries > 0))?;
         self.field("priority", Some(spec.priority).filter(|priority| *priority != 0))?;
         self.field("lifo", Some("yes").filter(|_| spec.lifo))?;
         self.field("group", spec.group.as_ref())?;

@@ -68,7 +68,7 @@ fn job_lines(job: &Job, explanation: &Explanation, logs: &LogPage) -> Vec<String
     let mut lines = vec![
         format!("kind      {} on {}", spec.kind, spec.queue),
         format!("state     {}: {}", job.state, reason(explanation)),
-        format!("attempts  {} of {}, {} stalls of {}", job.attempt, spec.attempts, job.stalls, spec.stalls),
+        format!("attempts  {} of {}, {} stalls of {}", job.attempt, spec.attempts, job.stall_count, spec.stalls),
         format!("enqueued  {}", job.created_at),
     ];
     let mut line = |name: &str, value: Option<String>| {

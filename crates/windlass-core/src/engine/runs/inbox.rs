@@ -44,7 +44,7 @@ impl<T: Tables> Step<'_, T> {
         message.check()?;
         let before = self.wanted_run(message.run)?;
         let mut row = before.clone();
-        if let Some(len) = message.ended_with {
+        if let Some(len) = message.expected_history_len {
             let refused = |why: &str| Err(Error::run_refused(before.id, why));
             match row.state.is_terminal() {
                 false => return refused(RUN_NOT_ENDED),

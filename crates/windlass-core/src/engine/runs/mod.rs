@@ -312,7 +312,7 @@ impl<T: Tables> Step<'_, T> {
         let row = RunRow { held: Some(Held { expires_at, ..held }), ..before.clone() };
         self.tables.put_run(Some(&before), &row)?;
         // The inbox of a damaged run may begin behind its end.
-        Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to.saturating_sub(from) })
+        Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_taken: inbox_to.saturating_sub(from) })
     }
 
     /// The oldest items of an inbox from one on, and the number behind the last one that was read. One that cannot be read is
@@ -351,7 +351,7 @@ impl<T: Tables> Step<'_, T> {
             history_len: row.history_len,
             inbox,
             inbox_to,
-            inbox_len: inbox_to.saturating_sub(row.inbox_first),
+            inbox_taken: inbox_to.saturating_sub(row.inbox_first),
             woken: row.wake_at.is_some_and(|at| at <= self.now),
         })
     }

@@ -203,7 +203,7 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         history_len: run.history_len,
         inbox,
         inbox_to,
-        inbox_len: inbox_to.saturating_sub(inbox_first),
+        inbox_taken: inbox_to.saturating_sub(inbox_first),
         woken: woken == "1",
     })
 }
@@ -274,7 +274,7 @@ fn renewed(answer: &str, mut found: Items, run: RunId) -> Result<RunRenewed> {
             let mut next = || numbers.next().unwrap_or_default();
             let (expires_at, from, inbox_to) = (time(next())?, number::<u64>(next())?, number::<u64>(next())?);
             let inbox = readable_items(&mut found)?;
-            Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_len: inbox_to.saturating_sub(from) })
+            Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_taken: inbox_to.saturating_sub(from) })
         }
         ("lost", _) => Err(Error::LeaseLost),
         ("missing", _) => Err(Error::run_not_found(run)),

@@ -121,7 +121,7 @@ pub(super) fn message_flags(message: &RunMessage) -> String {
         (false, true) => "r",
         (true, true) => "ir",
     };
-    match message.ended_with {
+    match message.expected_history_len {
         Some(len) => format!("{flags}e{}", len.min(COUNT_MAX)),
         None => flags.to_owned(),
     }

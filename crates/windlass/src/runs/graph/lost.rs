@@ -37,7 +37,7 @@ async fn lost_ends(state: &mut GraphState, turn: &Turn) -> Result<Option<Vec<Occ
     let ended: HashSet<JobId> = claimed.inbox.iter().filter_map(ended_job).collect();
     // A short run that goes on has not lost anything: only decisions of several commits could leave a job out.
     let rebuilt = state.jobs_unchecked && (ended.is_empty() || claimed.history_len > JOBS_MAX as u64);
-    let has_unreadable = claimed.inbox_len > claimed.inbox.len() as u64;
+    let has_unreadable = claimed.inbox_taken > claimed.inbox.len() as u64;
     if !rebuilt && !has_unreadable && !claimed.inbox.iter().any(asks_for_check) {
         return Ok(Some(Vec::new()));
     }
@@ -68,7 +68,7 @@ async fn has_whole_inbox(turn: &Turn) -> Result<bool> {
     let claimed = turn.claimed();
     let read = || turn.store().read_runs(vec![RunRead::brief(claimed.lease.run)]);
     let view = retried(read).await?.pop().flatten();
-    Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox_len))
+    Ok(view.is_some_and(|view| view.run.inbox_len == claimed.inbox_taken))
 }
 
 /// How an open instance has ended whose job is `stored`; `None` when the job will end by itself.

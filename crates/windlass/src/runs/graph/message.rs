@@ -39,7 +39,7 @@ impl Message {
             Self::Rerun { .. } | Self::Resume => (false, true),
             Self::CheckJobs => (false, false),
         };
-        RunMessage { run, body, interrupts, reopens, ended_with: None }
+        RunMessage { run, body, interrupts, reopens, expected_history_len: None }
     }
 }
 
