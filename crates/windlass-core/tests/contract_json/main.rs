@@ -59,7 +59,7 @@ fn variants() -> Vec<(&'static str, Value)> {
         ("change_many", value(serde_json::to_value(many))),
         ("retry", value(serde_json::to_value(retries))),
         ("wait", value(serde_json::to_value(waits))),
-        ("timekeeping", value(serde_json::to_value(MaintenanceClaim::Granted))),
+        ("maintenance_claim", value(serde_json::to_value(MaintenanceClaim::Granted))),
         ("fire_outcome", value(serde_json::to_value([FireOutcome::Skipped, FireOutcome::Stale]))),
         ("rule", value(serde_json::to_value(Rule::every_ms(60_000)))),
         ("states", value(serde_json::to_value((State::ALL, RunState::ALL, SweepKind::ALL)))),
