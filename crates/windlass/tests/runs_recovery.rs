@@ -127,6 +127,27 @@ async fn an_engine_that_dies_between_two_commits_leaves_no_instance_without_a_jo
     assert_eq!(status(&store, run).await.run.summary, "602 of 602 done");
 }
 
+/// A look-up of every open job would cost more than the decision.
+#[tokio::test]
+async fn an_engine_does_not_look_up_the_jobs_that_it_has_started() {
+    let (store, _) = memory();
+    let run = NewGraphRun::new(wide("top")).inputs(json!({ "label": "gpu" }));
+    let run = Runs::new(Arc::clone(&store)).start(run).await.unwrap();
+    work_until(&store, run, 1).await;
+    let counted = faulty(&store, |_| Fault::Pass);
+    let mut engine = Engine::new(counted.clone()).unwrap();
+    engine.settle().await.unwrap();
+    store.change(vec![cancel_of_first_open_job(&store, run).await]).await.unwrap().remove(0).unwrap();
+    engine.settle().await.unwrap();
+    assert_eq!(status(&store, run).await.progress.running_jobs().count(), 600);
+    assert_eq!(counted.calls().get(&Method::Get), None);
+}
+
+async fn cancel_of_first_open_job(store: &Arc<dyn Store>, run: RunId) -> Change {
+    let job = status(store, run).await.progress.running_jobs().next().unwrap();
+    Change { id: job, op: ChangeOp::Cancel }
+}
+
 /// Creates runs without the job of their first node, as an earlier version did when it could not be made.
 struct WithoutFirstJob(Arc<dyn Store>);
 

@@ -86,6 +86,11 @@ impl Turn {
         &self.claimed
     }
 
+    /// The items of the claim. Afterwards [`claimed`](Self::claimed) has none.
+    pub fn take_inbox(&mut self) -> Vec<RunItem> {
+        std::mem::take(&mut self.claimed.inbox)
+    }
+
     /// The time of the claim, by the store's clock.
     pub fn now(&self) -> Timestamp {
         self.now

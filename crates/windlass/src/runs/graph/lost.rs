@@ -21,10 +21,10 @@ use windlass_core::time::Timestamp;
 const JOBS_READ: usize = 100;
 
 /// What has happened to a claimed run, with the ends of jobs that its inbox does not have.
-pub(super) async fn whole_inbox(state: &mut GraphState, turn: &Turn) -> Result<Inbox> {
-    let mut items: Vec<Occurred> = turn.claimed().inbox.iter().cloned().filter_map(happened).collect();
+pub(super) async fn whole_inbox(state: &mut GraphState, turn: &mut Turn) -> Result<Inbox> {
     let lost = lost_ends(state, turn).await?;
     let check_again = lost.is_none();
+    let mut items: Vec<Occurred> = turn.take_inbox().into_iter().filter_map(happened).collect();
     items.extend(lost.unwrap_or_default());
     let has_more = state.is_late(turn.now()) && !has_whole_inbox(turn).await?;
     Ok(Inbox { items, has_more, check_again })
@@ -34,13 +34,16 @@ pub(super) async fn whole_inbox(state: &mut GraphState, turn: &Turn) -> Result<I
 /// after the next claim.
 async fn lost_ends(state: &mut GraphState, turn: &Turn) -> Result<Option<Vec<Occurred>>> {
     let claimed = turn.claimed();
-    let ended: HashSet<JobId> = claimed.inbox.iter().filter_map(ended_job).collect();
+    let mut ended = claimed.inbox.iter().filter_map(ended_job).peekable();
     // A short run that goes on has not lost anything: only decisions of several commits could leave a job out.
-    let rebuilt = state.jobs_unchecked && (ended.is_empty() || claimed.history_len > JOBS_MAX as u64);
+    let rebuilt = state.jobs_unchecked && (ended.peek().is_none() || claimed.history_len > JOBS_MAX as u64);
     let has_unreadable = claimed.inbox_taken > claimed.inbox.len() as u64;
     if !rebuilt && !has_unreadable && !claimed.inbox.iter().any(asks_for_check) {
+        // From here on the jobs of this run are those that this engine has started.
+        state.jobs_unchecked = false;
         return Ok(Some(Vec::new()));
     }
+    let ended: HashSet<JobId> = ended.collect();
     let open: Vec<JobId> = state.progress.running_jobs().filter(|job| !ended.contains(job)).collect();
     let mut lost = Vec::new();
     for ids in open.chunks(JOBS_READ) {

@@ -36,11 +36,13 @@ pub(super) struct Drafts {
     pub(super) check_again: bool,
 }
 
-/// History entries that one commit contains together, and the job that they start.
+/// What one commit contains together: a history entry, the job that it starts, or the end of the instance that it starts if the
+/// job cannot be made.
 #[derive(Debug)]
 pub(super) struct Unit {
-    entries: Vec<Bytes>,
+    entry: Bytes,
     job: Option<NewJob>,
+    end: Option<Bytes>,
 }
 
 impl Drafts {
@@ -52,8 +54,8 @@ impl Drafts {
             _ => None,
         };
         match start.and_then(|start| self.units.get_mut(start)) {
-            Some(unit) => unit.entries.push(entry),
-            None => self.units.push(Unit { entries: vec![entry], job }),
+            Some(unit) => unit.end = Some(entry),
+            None => self.units.push(Unit { entry, job, end: None }),
         }
     }
 
@@ -62,10 +64,12 @@ impl Drafts {
         let mut steps = Vec::new();
         let mut step = RunStep::nothing();
         for unit in std::mem::take(&mut self.units) {
-            if step.jobs.len() >= JOBS_MAX || step.history.len() + unit.entries.len() > ENTRIES_MAX {
+            let entries = 1 + usize::from(unit.end.is_some());
+            if step.jobs.len() >= JOBS_MAX || step.history.len() + entries > ENTRIES_MAX {
                 steps.push(std::mem::replace(&mut step, RunStep::nothing()));
             }
-            step.history.extend(unit.entries);
+            step.history.push(unit.entry);
+            step.history.extend(unit.end);
             step.jobs.extend(unit.job);
         }
         for cancels in self.cancels.chunks(JOBS_MAX) {
