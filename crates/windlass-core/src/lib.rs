@@ -20,5 +20,6 @@ pub mod retry;
 pub mod schedule;
 pub mod store;
 pub mod time;
+pub mod typed;
 
 pub use error::{Error, Result};

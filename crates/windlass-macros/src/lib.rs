@@ -1,6 +1,7 @@
 //! `#[derive(Job)]`: sugar over the trait `windlass::Job`, nothing else; and `#[handler]`, which changes nothing and says
-//! what is wrong with a handler.
+//! what is wrong with a handler. For durable workflows: `#[workflow]` and `#[derive(Signal)]`.
 
+mod durable;
 mod handler;
 
 use proc_macro::TokenStream;
@@ -51,6 +52,50 @@ pub fn handler(_: TokenStream, item: TokenStream) -> TokenStream {
         quote! { #function #error }
     };
     checked.unwrap_or_else(wrong).into()
+}
+
+/// Makes an async function a durable workflow.
+///
+/// ```ignore
+/// #[windlass::durable::workflow(version = 2)]
+/// async fn order(wf: Wf, order: Order) -> Result<Receipt, Error> { ... }
+/// ```
+///
+/// The function keeps its name and its arguments, and returns `Running<order>`, which can be awaited in place; `order` is also
+/// a type that implements `Workflow`.
+///
+/// | key | meaning | default |
+/// |---|---|---|
+/// | `version = n` | incremented by a change that running workflows cannot take | 1 |
+/// | `name = "…"` | the name of the workflow | the function's |
+/// | `crate = path` | where the items of `windlass::durable` are | `::windlass::durable` |
+#[proc_macro_attribute]
+pub fn workflow(args: TokenStream, item: TokenStream) -> TokenStream {
+    let args = parse_macro_input!(args as durable::WorkflowArgs);
+    let function = parse_macro_input!(item as ItemFn);
+    let made = durable::workflow(&args, &function);
+    // The function stays in any case, so that only the error is reported and not its absence.
+    let wrong = |error: syn::Error| {
+        let error = error.into_compile_error();
+        quote! { #function #error }
+    };
+    made.unwrap_or_else(wrong).into()
+}
+
+/// Makes a type a message to a durable workflow.
+///
+/// ```ignore
+/// #[derive(Serialize, Deserialize, Signal)]
+/// #[signal(name = "approve")]
+/// struct Approve { by: String }
+/// ```
+///
+/// The name is that of the type in snake case, unless `name = "…"` gives another; `crate = path` is where the items of
+/// `windlass::durable` are.
+#[proc_macro_derive(Signal, attributes(signal))]
+pub fn derive_signal(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    durable::signal(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// What the attributes say.

@@ -114,8 +114,8 @@ fn sleeps(code: &str) -> bool {
         code.match_indices(call).any(|(at, _)| {
             let before = &code[..at];
             let is_other_name = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-            // A virtual clock's sleep is the wait that we want; a definition is no call.
-            let is_wanted = ["clock.", "clock().", "fn "].iter().any(|end| before.ends_with(end));
+            // A virtual clock's sleep is the wait that we want, a workflow's is a recorded timer; a definition is no call.
+            let is_wanted = ["clock.", "clock().", "wf.", "fn "].iter().any(|end| before.ends_with(end));
             !is_other_name && !is_wanted
         })
     })
@@ -178,6 +178,9 @@ mod tests {
         let path = "crates/a/tests/t.rs";
         assert_eq!(lines_of(path, "sleep(x); // sleeps because: the kernel must notice\n"), []);
         assert_eq!(lines_of(path, "// sleeps because: the kernel must notice\nsleep(x);\n"), []);
-        assert_eq!(lines_of(path, "clock.sleep(x).await;\nfn sleep(x: u8) {}\nno_sleep(x);\n\"sleep(\"\n"), []);
+        assert_eq!(
+            lines_of(path, "clock.sleep(x).await;\nwf.sleep(x).await;\nfn sleep(x: u8) {}\nno_sleep(x);\n\"sleep(\"\n"),
+            []
+        );
     }
 }

@@ -25,8 +25,8 @@ pub(crate) use job::{Attempt, Attempts};
 #[cfg(feature = "metrics")]
 pub use sampler::Sampler;
 pub use store::Observed;
+pub(crate) use trace::in_handler as trace_in_handler;
 pub use trace::{TraceId, TraceParent, current_trace, with_trace};
-pub(crate) use trace::{check as check_trace, in_handler as trace_in_handler};
 
 /// A store of your own, observed like those that [`open`](crate::open()) returns; `name` is the label `store`.
 ///

@@ -6,10 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 use windlass_core::job::{Lease, TraceContext};
+use windlass_core::typed::trace::{check, parse_parent};
 use windlass_core::{Error, Result};
 
-/// The longest `tracestate` that the standard obliges anybody to hand on.
-const STATE_BYTES_MAX: usize = 512;
 /// Sampled, and the trace id is random; the standard knows no other flags.
 const KNOWN_FLAGS: u8 = 0b11;
 
@@ -46,6 +45,7 @@ impl fmt::Display for TraceId {
 
 impl TraceParent {
     /// From its parts; `None` when an id is zero, which means that there is none.
+    #[cfg(feature = "opentelemetry")]
     pub(super) fn from_parts(trace: u128, span: u64, flags: u8) -> Option<Self> {
         (trace != 0 && span != 0).then_some(Self { trace, span, flags: flags & KNOWN_FLAGS })
     }
@@ -93,47 +93,8 @@ impl FromStr for TraceParent {
 
     /// Strict about version 00; of a later version, as the standard says, what version 00 has of it.
     fn from_str(text: &str) -> Result<Self> {
-        parse(text).ok_or_else(|| {
-            let shown: String = text.chars().take(80).collect();
-            Error::invalid(
-                "traceparent",
-                format!("`{shown}` is none; write 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, lower case, no id all zero"),
-            )
-        })
-    }
-}
-
-fn parse(text: &str) -> Option<TraceParent> {
-    let mut parts = text.splitn(5, '-');
-    let version = hex(parts.next()?, 2)?;
-    let trace = hex(parts.next()?, 32)?;
-    let span = hex(parts.next()?, 16)?;
-    let flags = hex(parts.next()?, 2)?;
-    // 255 is no version, and version 0 has nothing after the flags.
-    let rest = parts.next();
-    if version == 255 || (version == 0 && rest.is_some()) {
-        return None;
-    }
-    TraceParent::from_parts(trace, u64::try_from(span).ok()?, u8::try_from(flags).ok()?)
-}
-
-/// Exactly so many lower-case digits.
-fn hex(text: &str, digits: usize) -> Option<u128> {
-    let fits = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if fits { u128::from_str_radix(text, 16).ok() } else { None }
-}
-
-/// Refuses headers that nobody could read.
-pub(crate) fn check(trace: &TraceContext) -> Result<()> {
-    trace.parent.parse::<TraceParent>()?;
-    match &trace.state {
-        Some(state) if state.len() > STATE_BYTES_MAX => {
-            Err(Error::limit("tracestate, in bytes,", STATE_BYTES_MAX as u64, state.len() as u64))
-        }
-        Some(state) if !state.bytes().all(|b| matches!(b, b' '..=b'~')) => {
-            Err(Error::invalid("tracestate", "has a character that no header may have; leave it out"))
-        }
-        _ => Ok(()),
+        let (trace, span, flags) = parse_parent(text)?;
+        Ok(Self { trace, span, flags: flags & KNOWN_FLAGS })
     }
 }
 
