@@ -57,8 +57,8 @@ pub(crate) fn say(text: impl std::fmt::Display) {
 pub(crate) fn exit_code(state: RunState) -> ExitCode {
     match state {
         RunState::Succeeded | RunState::Running => ExitCode::SUCCESS,
-        RunState::Failed => ExitCode::FAILURE,
-        RunState::Cancelled => ExitCode::from(INTERRUPTED),
+        RunState::Failed | RunState::TimedOut => ExitCode::FAILURE,
+        RunState::Cancelled | RunState::Terminated => ExitCode::from(INTERRUPTED),
     }
 }
 

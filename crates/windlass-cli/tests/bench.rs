@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 use windlass::core::job::{JobSpec, NewJob};
-use windlass::core::store::{EnqueueRequest, ListOrder, QueueStatus, RunList, Store};
+use windlass::core::store::{EnqueueRequest, QueueStatus, RunList, Store};
 
 fn windlass(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
@@ -61,7 +61,7 @@ fn queues(dir: &Path) -> Vec<QueueStatus> {
 }
 
 fn runs(dir: &Path) -> usize {
-    let list = RunList { state: None, order: ListOrder::Ascending, cursor: None, limit: 100 };
+    let list = RunList::new(100);
     block_on(async { open(dir).list_runs(list).await.unwrap().runs.len() })
 }
 

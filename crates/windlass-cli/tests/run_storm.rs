@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::Duration;
 use support::{Scene, wait};
 use windlass::core::random::{Random, StrongRandom};
-use windlass::core::store::{ListOrder, RunList, RunState};
+use windlass::core::store::{RunList, RunState};
 use windlass::runs::Runs;
 use windlass_servers::Redis;
 
@@ -74,7 +74,7 @@ fn storm(scene: &Scene, url: &str) -> u64 {
     let mut kills = 0;
     let ended = wait(async {
         loop {
-            let all = RunList { state: None, order: ListOrder::Ascending, cursor: None, limit: 1_000 };
+            let all = RunList::new(1_000);
             let all = store.list_runs(all).await.unwrap().runs;
             if kills >= kills_max && all.iter().all(|run| run.state.is_terminal()) {
                 break all;

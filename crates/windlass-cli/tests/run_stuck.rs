@@ -13,17 +13,15 @@ use windlass::core::store::{ClaimedRun, NewRun, RunClaim, RunCommit, RunStep, Ru
 /// Claims a run and lays it aside.
 fn park(scene: &Scene, run: RunId, why: &str) {
     let claim = RunClaim {
-        engine: "engine".try_into().unwrap(),
-        kinds: vec!["graph".try_into().unwrap()],
         run: Some(run),
-        max: 1,
         lease_ms: 60_000,
+        ..RunClaim::new("engine".try_into().unwrap(), vec!["graph".try_into().unwrap()])
     };
     wait(async {
         let store = scene.store();
         let ClaimedRun { lease, history_len, .. } = store.claim_runs(claim).await.unwrap().runs.remove(0);
         let step = RunStep { stuck: Some(why.to_owned()), ..RunStep::nothing() };
-        let commit = RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step };
+        let commit = RunCommit::new(lease, history_len, step);
         store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
     });
 }
@@ -36,13 +34,11 @@ fn started(scene: &Scene) -> String {
 /// A run of a workflow in a form that this program does not know.
 fn unreadable(scene: &Scene) -> String {
     let run = NewRun {
-        id: RunId::named("unreadable"),
-        kind: "graph".try_into().unwrap(),
         name: "unreadable".to_owned(),
         definition: "{\"version\":2,\"graph\":{\"name\":\"x\",\"nodes\":[]}}".into(),
         input: "{\"inputs\":{}}".into(),
-        keep_ms: None,
         step: RunStep { wake: Some(Due::Now), ..RunStep::nothing() },
+        ..NewRun::new(RunId::named("unreadable"), "graph".try_into().unwrap())
     };
     let id = run.id.to_string();
     wait(async { scene.store().create_runs(vec![run]).await.unwrap().remove(0).unwrap() });

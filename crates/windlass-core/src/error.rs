@@ -106,6 +106,14 @@ pub enum Error {
         #[serde(rename = "reason")]
         why: String,
     },
+    /// A commit that requires read messages would leave some in the inbox. The lease stays held, and nothing was changed.
+    #[error("{unread} messages of the run {run} are not read yet; read them with a renewal, then commit again")]
+    UnreadMessages {
+        /// The run.
+        run: RunId,
+        /// The messages that the commit would leave in the inbox.
+        unread: u64,
+    },
     /// A bound of the contract was exceeded.
     #[error("{what} is {got}, at most {max} is allowed")]
     Limit {
@@ -244,6 +252,20 @@ impl Error {
         Self::run_refused(run, format!("is stuck ({stuck}); open it again first"))
     }
 
+    /// A message to a run whose inbox holds `max` unread messages.
+    pub fn inbox_full(run: RunId, max: u64) -> Self {
+        Self::Full { what: format!("the run {run} has {max} unread messages") }
+    }
+
+    /// A commit that ends a run as terminated, or goes on with one that is.
+    pub fn terminated_only(is_terminated: bool) -> Self {
+        let reason = match is_terminated {
+            true => "the run was terminated; its commits have the state terminated, too",
+            false => "only a message with `terminates` terminates a run; choose another state",
+        };
+        Self::invalid("state", reason)
+    }
+
     /// A call to a store that was closed.
     pub fn store_closed() -> Self {
         Self::Unavailable { reason: "the store was closed".to_owned() }
@@ -276,6 +298,7 @@ impl Error {
             Self::KeyTaken { .. } => "key_taken",
             Self::RunTaken { .. } => "run_taken",
             Self::RunRefused { .. } => "run_refused",
+            Self::UnreadMessages { .. } => "unread_messages",
             Self::Limit { .. } => "limit",
         }
     }

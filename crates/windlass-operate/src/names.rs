@@ -94,7 +94,7 @@ impl RunName {
                     .hint("windlass runs list shows what is there")
             }),
             Self::Latest => {
-                let newest = RunList { state: None, order: ListOrder::Descending, cursor: None, limit: 1 };
+                let newest = RunList { order: ListOrder::Descending, ..RunList::new(1) };
                 let run = store.list_runs(newest).await?.runs.pop();
                 run.map(|run| run.id)
                     .ok_or_else(|| OperateError::not_found("there are no runs").hint("windlass run FILE starts one"))

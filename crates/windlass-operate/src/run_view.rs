@@ -71,8 +71,8 @@ impl From<RunState> for NodeState {
         match state {
             RunState::Running => Self::Running,
             RunState::Succeeded => Self::Succeeded,
-            RunState::Failed => Self::Failed,
-            RunState::Cancelled => Self::Cancelled,
+            RunState::Failed | RunState::TimedOut => Self::Failed,
+            RunState::Cancelled | RunState::Terminated => Self::Cancelled,
         }
     }
 }

@@ -1,17 +1,45 @@
 -- Leases runs that have something to do: items in their inbox, a time that has come, or an engine that vanished.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; engine, token, lease in ms, max, handle and engine, a run or `-`, kinds
+-- ARGV    clock, bell prefix, publish command; engine, token, lease in ms, max, handle and engine, a run or `-`, bytes of a segment that
+--         comes with its run, kinds
 -- Answers `missing` or `corrupt` of a run that was asked for; or `ok`, the time, when there may be more; then of each run its id, its
---         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come>`, and its items
--- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted
+--         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come> <items taken>`, and its items as
+--         in inbox.lua; and, when bytes of segments were asked for, its input or nothing, and the entries of its segment
+-- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted; of segments 4 MiB and 10,000 entries
 
 local engine, token, lease_ms, most, who, wanted = E.arg(), E.arg(), E.num(), E.num(), E.arg(), E.arg()
+local segment_max, segments_left, entries_left = E.num(), 4194304, 10000
 local kinds, serves = {}, {}
 for i = E.at + 1, #ARGV do kinds[#kinds + 1], serves[ARGV[i]] = ARGV[i], true end
 local answer, count = { 'ok', E.int(now), '-' }, 0
 
+-- The input of a run and the entries of its segment, as far as they come with its claim: not when the last commit was made by this
+-- engine, which has them, nor when they are too large.
+local function segment_of(r)
+  local most_bytes, from = min(segment_max, segments_left), r.segment or 0
+  if r.committer == engine or r.history - from > entries_left then return false, {} end
+  entries_left = entries_left - (r.history - from)
+  local names, size = {}, call('HSTRLEN', E.RUNS, r.id .. ':i')
+  for n = from, r.history - 1 do
+    -- compares numbers
+    if size > most_bytes then break end
+    local name = E.numbered(r, n)
+    names[#names + 1], size = name, size + call('HSTRLEN', E.HISTORY, name)
+  end
+  -- compares numbers
+  if size > most_bytes then return false, {} end
+  local entries = E.hmget(E.HISTORY, names)
+  for _, entry in ipairs(entries) do
+    -- The engine finds out by reading it.
+    if not entry then return false, {} end
+  end
+  segments_left = segments_left - size
+  return call('HGET', E.RUNS, r.id .. ':i'), entries
+end
+
 local function hold(r)
+  E.count_stall(r)
   r.token, r.engine, r.expires, r.ready = token, engine, now + lease_ms, nil
   E.touch_run(r)
   local n = #answer
@@ -19,7 +47,9 @@ local function hold(r)
   r.text = E.run_text(r)
   answer[n + 1], answer[n + 2] = r.id, r.text
   answer[n + 3] = E.int(r.expires) .. ' ' .. E.int(r.upto) .. ' ' .. (r.wake and r.wake <= now and 1 or 0)
+    .. ' ' .. E.items_taken(r, r.first)
   answer[n + 4] = r.items
+  if segment_max > 0 then answer[n + 5], answer[n + 6] = segment_of(r) end
   count = count + 1
 end
 
@@ -27,7 +57,7 @@ if wanted ~= '-' then
   local r = E.run(wanted)
   if not r then return { 'missing' } end
   if r.broken then return { 'corrupt' } end
-  if (not r.token or r.expires <= now) and not E.run_rests(r) and serves[r.kind] then
+  if (not r.token or r.expires <= now) and E.run_is_claimable(r) and serves[r.kind] then
     E.read_items({ r })
     hold(r)
     E.finish()

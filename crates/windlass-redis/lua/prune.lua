@@ -40,7 +40,7 @@ E.know_runs(runs)
 for _, id in ipairs(runs) do
   local r = E.run(id)
   -- One that cannot be read and does not know its place stays, to be looked at and removed by hand.
-  if r and (r.broken and r.seq or r.finished and r.finished + tonumber(r.keep) <= now) then
+  if r and (r.broken and r.seq or r.at_remove and r.at_remove <= now) then
     E.forget_run(r)
   else
     E.zput(E.RUN_REMOVABLE, id, r and not r.broken and r.at_remove and E.int(r.at_remove) or false)
@@ -149,16 +149,28 @@ local function cut(key, name, from, to, longest)
   if #fields > 0 then E.many('HDEL', key, fields) end
   return last - from, last < to and last or nil
 end
--- The same with fields of which nobody knows the numbers: all before one.
+-- The same with fields of which nobody knows the numbers: all before one; or everything, message ids included, of a run that is gone.
 local function cut_unknown(key, name, before, cursor)
-  local page = call('HSCAN', key, cursor, 'MATCH', name .. ':*', 'COUNT', 500)
+  local is_all = before >= 1e15
+  local page = call('HSCAN', key, cursor, 'MATCH', name .. (is_all and '[:#@]*' or ':*'), 'COUNT', 500)
   local fields = {}
   for i = 1, #page[2], 2 do
     local field = page[2][i]
-    if (tonumber(sub(field, #name + 2)) or 0) < before then fields[#fields + 1] = field end
+    if is_all or (tonumber(sub(field, #name + 2)) or 0) < before then fields[#fields + 1] = field end
   end
   if #fields > 0 then E.many('HDEL', key, fields) end
   return 500, page[1] ~= '0' and page[1] or nil
+end
+-- Takes out message ids of a run that is gone, by their places.
+local function cut_ids(run, from, to)
+  local slots, fields = {}, {}
+  for k = from, min(to, from + floor(lines_left / 2), 1000) - 1 do slots[#slots + 1] = run .. '@' .. E.int(k) end
+  for i, id in ipairs(E.hmget(E.INBOX, slots)) do
+    fields[#fields + 1] = slots[i]
+    if id then fields[#fields + 1] = run .. '#' .. id end
+  end
+  if #fields > 0 then E.many('HDEL', E.INBOX, fields) end
+  return #fields, #slots > 0 and from + #slots < to and from + #slots or nil
 end
 local OF_RUNS = { i = E.INBOX, h = E.HISTORY }
 -- Does a bit of what an entry of the bin says; answers how much that was, and what is left of the entry.
@@ -167,6 +179,11 @@ local function empty(entry)
   if row then
     local gone, following = cut(E.LOGS, row, E.upto(1e15, from) or 0, E.upto(1e15, to) or 0, 2000000)
     return gone, following and row .. ' ' .. E.int(following) .. ' ' .. to
+  end
+  local of_ids, slot, slots = match(entry, '^m (%x+) (%d+) (%d+)$')
+  if of_ids then
+    local gone, following = cut_ids(of_ids, E.upto(1000, slot) or 0, E.upto(1000, slots) or 0)
+    return gone, following and 'm ' .. of_ids .. ' ' .. E.int(following) .. ' ' .. slots
   end
   local kind, unknown, run, first, last = match(entry, '^([ih])(%*?) (%x+) (%d+) (%d+)$')
   if not kind or #run ~= 12 then return 0, nil end

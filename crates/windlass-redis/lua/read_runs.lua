@@ -1,9 +1,10 @@
 -- Looks runs up.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; of each its id, `d` and `i` for definition and input, the first entry of its history, and
+-- ARGV    clock, bell prefix, publish command; of each its id, `d`, `i`, `p` and `r` for definition, input, published values and result, the first entry of its history, and
 --         how many
--- Answers of each its record or nothing, `1` when it cannot be read, definition, input, and entries up to the first that is missing
+-- Answers of each its record or nothing, `1` when it cannot be read, definition, input, entries up to the first that is missing,
+--         published values, and result
 -- Bounds  one round per run; its entries
 
 -- The entries of a history, from one on.
@@ -29,5 +30,7 @@ for i, id in ipairs(ids) do
   answer[n + 3] = match(parts, 'd') and call('HGET', E.RUNS, id .. ':d') or false
   answer[n + 4] = match(parts, 'i') and call('HGET', E.RUNS, id .. ':i') or false
   answer[n + 5] = r and r.history and entries_of(r, from, most) or {}
+  answer[n + 6] = match(parts, 'p') and call('HGET', E.RUNS, id .. ':p') or false
+  answer[n + 7] = match(parts, 'r') and call('HGET', E.RUNS, id .. ':r') or false
 end
 return answer

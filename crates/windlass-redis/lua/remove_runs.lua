@@ -13,7 +13,7 @@ for i, id in ipairs(ids) do
   local r, place = E.run(id), ARGV[2 * i + 3]
   if not r then
     answers[i] = 'missing'
-  elseif not r.broken and not E.run_rests(r) then
+  elseif not r.broken and r.state == 'R' and r.stuck == '-' then
     answers[i] = 'running'
   elseif not r.seq and place == '-' then
     answers[i] = 'where'

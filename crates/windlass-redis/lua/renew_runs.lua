@@ -2,8 +2,8 @@
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; of each its run, token, lease in ms, the number of the first item to return
--- Answers of each `ok <end of the lease> <number of the first item that was read> <number behind the last one>`, `lost`, `missing`,
---         `corrupt` or `beyond`; and its items
+-- Answers of each `ok <end of the lease> <number of the first item that was read> <number behind the last one> <items taken>`, `lost`, `missing`,
+--         `corrupt` or `beyond`; and its items as in inbox.lua
 -- Bounds  one round per run; its items as in inbox.lua, and of all runs 3,000 items and 8 MiB, the last run excepted
 
 local items_left, bytes_left = 3000, 8388608
@@ -24,7 +24,8 @@ local function renew(r, token, lease_ms, from)
     E.read_items({ r }, 1)
     items_left, bytes_left = items_left - (r.upto - r.read_from), bytes_left - r.size
   end
-  return 'ok ' .. E.int(r.expires) .. ' ' .. E.int(r.read_from) .. ' ' .. E.int(r.items and r.upto or r.read_from), r.items
+  return 'ok ' .. E.int(r.expires) .. ' ' .. E.int(r.read_from) .. ' ' .. E.int(r.items and r.upto or r.read_from) .. ' '
+    .. (r.items and E.items_taken(r, r.read_from) or '0'), r.items
 end
 for i, id in ipairs(ids) do
   local word, items = renew(E.run(id), ARGV[4 * i + 1], tonumber(ARGV[4 * i + 2]), tonumber(ARGV[4 * i + 3]))

@@ -1,8 +1,8 @@
 -- Puts messages into inboxes.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; count, then of each its run, flags as in steps.lua, and body
--- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, `stuck <why>`, `running`, or `changed`
+-- ARGV    clock, bell prefix, publish command; count, then of each its run, flags as in messages.lua, and body
+-- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, `full`, `running`, or `changed`
 -- Bounds  one round per message
 
 local n = E.num()

@@ -131,7 +131,8 @@ fn payload(rest: &Bytes) -> Result<Payload> {
     Ok(Payload { content_type, bytes })
 }
 
-fn split_line(bytes: &Bytes) -> Option<(Bytes, Bytes)> {
+/// A line, and what stands behind it.
+pub(crate) fn split_line(bytes: &Bytes) -> Option<(Bytes, Bytes)> {
     let at = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((bytes.slice(..at), bytes.slice(at + 1..)))
 }
@@ -420,11 +421,15 @@ pub(crate) fn class_name(class: FailureClass) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).map_or("error", |(_, name)| name)
 }
 
+pub(crate) fn class_of(name: &str) -> Option<FailureClass> {
+    CLASSES.iter().find(|(_, known)| *known == name).map(|(class, _)| *class)
+}
+
 /// The failures of a job; a line that cannot be read is left out, because a damaged note must not hide the job.
 pub(crate) fn failures(stored: Option<&Bytes>) -> Vec<Failure> {
     let failure = |line: &str| {
         let mut parts = line.splitn(4, ' ');
-        let class = parts.next().and_then(|name| CLASSES.iter().find(|(_, known)| *known == name))?.0;
+        let class = parts.next().and_then(class_of)?;
         let (attempt, at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         Some(Failure { class, message: unescape(parts.next()?), attempt, at: Timestamp::from_ms(at) })
     };
@@ -440,10 +445,7 @@ pub(crate) fn result_text(result: Option<&Payload>, outputs: &BTreeMap<String, S
     let mut text = if outputs.is_empty() { Vec::new() } else { json(outputs)?.into_bytes() };
     text.push(b'\n');
     match result {
-        Some(result) => {
-            text.push(b'+');
-            text.extend(payload_text(result));
-        }
+        Some(result) => text.extend(only_result_text(result)),
         None => text.push(b'-'),
     }
     Ok(text)
@@ -455,6 +457,17 @@ pub(crate) fn result(stored: Option<&Bytes>) -> (Option<Payload>, BTreeMap<Strin
         return Default::default();
     };
     let outputs = serde_json::from_slice(&outputs).unwrap_or_default();
-    let result = if rest.first() == Some(&b'+') { payload(&rest.slice(1..)).ok() } else { None };
-    (result, outputs)
+    (read_result(&rest), outputs)
+}
+
+/// A result: `-` or `+` and the result.
+pub(crate) fn only_result_text(result: &Payload) -> Vec<u8> {
+    let mut text = vec![b'+'];
+    text.extend(payload_text(result));
+    text
+}
+
+/// What [`only_result_text`] wrote; nothing when there is none or it cannot be read.
+pub(crate) fn read_result(stored: &Bytes) -> Option<Payload> {
+    if stored.first() == Some(&b'+') { payload(&stored.slice(1..)).ok() } else { None }
 }

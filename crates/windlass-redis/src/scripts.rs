@@ -5,13 +5,14 @@
 //! A script is called by the hash of its text, so programs of different versions work on one store side by side, each with
 //! its own scripts. What they share is what is stored: its **layout**. Its number stands in `meta` as `layout`, written by
 //! the first step that changes something. A program that finds a higher number than it knows refuses the store, when it
-//! connects and in every step that counts something; a lower number, or none, it accepts.
+//! connects and in every step that counts something; a lower number, or none, it accepts, and the first step that changes
+//! something raises it. Layout 2 brought records of runs that begin with `2`, and items that layout 1 does not know.
 //!
 //! Without a new layout may change: what scripts compute, their arguments and answers, which of them there are; further
 //! keys and fields that an older program may leave alone, and that a newer one does not need to find. A new layout is
 //! needed when an older program would misread, lose or contradict what a newer one writes: another form of a record, a
 //! life, an index entry or a counter, or a rule that all must keep. `tests/versions.rs` runs the scripts of
-//! `tests/golden/scripts-v1.txt` beside the present ones on the same stores; a change that turns it red needs a new layout.
+//! `tests/golden/scripts-v2.txt` beside the present ones on the same stores; a change that turns it red needs a new layout.
 
 use crate::link::Script;
 use std::sync::LazyLock;
@@ -21,7 +22,7 @@ macro_rules! lib {
 }
 
 /// The layout of what is stored; the same number as in `lua/lib/base.lua`.
-pub(crate) const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 2;
 
 /// What every script knows. The other parts are blocks of their own, because Lua allows 200 names in one; they know each
 /// other by the table `E`.
@@ -41,7 +42,9 @@ const CREATE: [&str; 2] = lib!["make", "create"];
 const WHOLE: &str = include_str!("../lua/lib/whole.lua");
 const REGISTER: [&str; 1] = lib!["register"];
 const INBOX: [&str; 1] = lib!["inbox"];
-const STEPS: [&str; 1] = lib!["steps"];
+const MESSAGES: [&str; 1] = lib!["messages"];
+const STEPS: [&str; 3] = lib!["messages", "steps", "new_runs"];
+const TAKEN: [&str; 1] = lib!["taken"];
 
 /// What a script may do.
 #[derive(Clone, Copy)]
@@ -154,8 +157,8 @@ scripts! {
     create_runs: Writes [] [CREATE, STEPS],
     claim_runs: Finishes [] [REGISTER, INBOX],
     renew_runs: Finishes [] [INBOX],
-    commit_runs: Finishes [] [CREATE, STEPS],
-    send_to_runs: Finishes [] [STEPS],
+    commit_runs: Finishes [] [CREATE, STEPS, TAKEN],
+    send_to_runs: Finishes [] [MESSAGES],
     read_runs: Reads [] [],
     list_runs: Reads [] [],
     remove_runs: Finishes [] [],

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
 
-use bytes::Bytes;
 use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::name::Kind;
@@ -63,13 +62,8 @@ async fn runs_that_nobody_would_find_are_named() {
     let server = Redis::start().unwrap();
     let store = RedisStore::open_url(&server.url()).unwrap();
     let run = |n: u128, wake| NewRun {
-        id: RunId::from_parts(0, n),
-        kind: Kind::new("graph").unwrap(),
-        name: String::new(),
-        definition: Bytes::new(),
-        input: Bytes::new(),
-        keep_ms: None,
         step: RunStep { wake: Some(wake), ..RunStep::nothing() },
+        ..NewRun::new(RunId::from_parts(0, n), Kind::new("graph").unwrap())
     };
     let runs: Vec<NewRun> = (1..=4).map(|n| run(n, if n == 3 { Due::DelayMs(600_000) } else { Due::Now })).collect();
     let ids: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();

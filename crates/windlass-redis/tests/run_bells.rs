@@ -4,7 +4,6 @@
 
 mod support;
 
-use bytes::Bytes;
 use std::sync::Arc;
 use support::raw::Raw;
 use support::{LEASE_MS, block, claim, claim_request, fresh_url, job_with, open_at, report, virtual_clock};
@@ -13,7 +12,7 @@ use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    JobQueue, NewRun, RunClaim, RunMessage, RunStep, RunStore, RunsClaimed, Store, Sweep, SweepKind, WaitFor,
+    JobQueue, NewRun, RunClaim, RunMessage, RunStore, RunsClaimed, Store, Sweep, SweepKind, WaitFor,
 };
 use windlass_core::time::{HANG_GUARD, VirtualClock};
 use windlass_redis::RedisStore;
@@ -21,19 +20,11 @@ use windlass_servers::Redis;
 
 fn request(engine: &str, kind: &str, max: u32) -> RunClaim {
     let (engine, kinds) = (WorkerId::new(engine).unwrap(), vec![Kind::new(kind).unwrap()]);
-    RunClaim { engine, kinds, run: None, max, lease_ms: LEASE_MS }
+    RunClaim { max, lease_ms: LEASE_MS, ..RunClaim::new(engine, kinds) }
 }
 
 fn new_run(n: u128, kind: &str) -> NewRun {
-    NewRun {
-        id: RunId::from_parts(0, n),
-        kind: Kind::new(kind).unwrap(),
-        name: String::new(),
-        definition: Bytes::new(),
-        input: Bytes::new(),
-        keep_ms: None,
-        step: RunStep::nothing(),
-    }
+    NewRun::new(RunId::from_parts(0, n), Kind::new(kind).unwrap())
 }
 
 struct Scene {
@@ -91,13 +82,7 @@ fn what_happens_to_a_run_wakes_an_engine_elsewhere() {
         assert_eq!(store.claim_runs(request("a", "graph", 1)).await.unwrap().runs.len(), 1);
         scene.create(new_run(2, "graph")).await;
         let (store, found) = scene.engine("b", "graph").await;
-        let message = RunMessage {
-            run: RunId::from_parts(0, 2),
-            body: String::new(),
-            interrupts: false,
-            reopens: false,
-            expected_history_len: None,
-        };
+        let message = RunMessage::new(RunId::from_parts(0, 2), String::new());
         scene.doer.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
         woken(&store, &found).await;
         assert_eq!(store.claim_runs(request("b", "graph", 1)).await.unwrap().runs.len(), 1);

@@ -1,6 +1,6 @@
 //! Programs of two versions on one store: each brings its own scripts, and both understand what the other one stored.
 //!
-//! `golden/scripts-v1.txt` has the scripts of the first version with layout 1. Here they are called by the present
+//! `golden/scripts-v2.txt` has the scripts of the first version with layout 2. Here they are called by the present
 //! program, so:
 //!
 //! - The arguments or answers of a script changed, and nothing that is stored: write the file again, with
@@ -34,11 +34,11 @@ use windlass_servers::Redis;
 const MARK: &str = "==== ";
 
 fn golden_path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scripts-v1.txt")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scripts-v2.txt")
 }
 
 fn write_golden() {
-    let mut text = String::from("The scripts of layout 1. tests/versions.rs says when to write this anew.\n");
+    let mut text = String::from("The scripts of layout 2. tests/versions.rs says when to write this anew.\n");
     for (i, script) in scripts::all().iter().enumerate() {
         let lines: Vec<&str> = script.text().lines().collect();
         let same = |earlier: &Script| {
@@ -94,7 +94,7 @@ fn the_golden_scripts_are_complete() {
     assert!(texts.len() >= 25, "the file has {} scripts", texts.len());
     for (name, text) in texts {
         assert!(text.starts_with("#!lua"), "{name}");
-        assert!(text.contains("\nE.LAYOUT = 1\n"), "{name} is of another layout");
+        assert!(text.contains("\nE.LAYOUT = 2\n"), "{name} is of another layout");
     }
 }
 
@@ -140,8 +140,8 @@ fn the_first_change_writes_the_layout_and_a_look_does_not() {
         assert_eq!(store.queues().await.unwrap().len(), 0);
         assert_eq!(layout(&server, &url), "");
         enqueue(&store, vec![job()]).await;
-        assert_eq!(layout(&server, &url), "1");
-        assert_eq!(store.info().await.unwrap().layout, 1);
+        assert_eq!(layout(&server, &url), "2");
+        assert_eq!(store.info().await.unwrap().layout, 2);
     });
 }
 
@@ -152,19 +152,19 @@ fn a_store_of_a_newer_layout_is_refused() {
         let (url, clock) = (fresh_url(&server.url()), virtual_clock());
         let before = open_at(&url, &clock);
         let id = enqueue(&before, vec![job()]).await[0];
-        set_layout(&server, &url, "2");
+        set_layout(&server, &url, "3");
         // Whoever connects is told, whatever it asks for.
         let after = open_at(&url, &clock);
         for refused in [after.queues().await.map(drop), after.get(vec![id]).await.map(drop)] {
             let Err(Error::Incompatible { what }) = refused else { panic!("{refused:?}") };
-            assert!(what.contains("layout 2") && what.contains("upgrade this program"), "{what}");
+            assert!(what.contains("layout 3") && what.contains("upgrade this program"), "{what}");
         }
         // Whoever was connected may change nothing more.
         let refused = before.enqueue(EnqueueRequest::new(vec![job()])).await.unwrap_err();
-        assert!(matches!(&refused, Error::Incompatible { what } if what.contains("layout 2")), "{refused}");
+        assert!(matches!(&refused, Error::Incompatible { what } if what.contains("layout 3")), "{refused}");
         let refused = before.claim(support::claim_request("w", 1)).await.unwrap_err();
         assert!(matches!(&refused, Error::Incompatible { .. }), "{refused}");
-        assert_eq!(layout(&server, &url), "2", "it is not set back");
+        assert_eq!(layout(&server, &url), "3", "it is not set back");
     });
 }
 
@@ -179,6 +179,7 @@ fn a_store_of_an_older_layout_or_of_none_is_accepted() {
             let store = open_at(&url, &clock);
             let claimed = claim(&store, "w", 1).await;
             report(&store, "w", claimed[0].lease).await.unwrap();
+            assert_eq!(layout(&server, &url), "2", "what was written since is of this layout");
         }
     });
 }

@@ -7,7 +7,6 @@
 
 mod support;
 
-use bytes::Bytes;
 use support::{block, claim, enqueue, enqueue_one, fresh_url, job, job_with, open_at, report, virtual_clock};
 use windlass_core::Error;
 use windlass_core::id::{JobId, RunId};
@@ -56,13 +55,8 @@ fn beat() -> Beat {
 
 fn run(n: u128) -> NewRun {
     NewRun {
-        id: RunId::from_parts(0, n),
-        kind: Kind::new("graph").unwrap(),
-        name: String::new(),
-        definition: Bytes::new(),
-        input: Bytes::new(),
-        keep_ms: None,
         step: RunStep { wake: Some(Due::Now), ..RunStep::nothing() },
+        ..NewRun::new(RunId::from_parts(0, n), Kind::new("graph").unwrap())
     }
 }
 

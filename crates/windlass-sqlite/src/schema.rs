@@ -9,9 +9,10 @@ use std::time::Duration;
 use windlass_core::{Error, Result};
 
 /// The layout this program writes.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 /// What leads to each layout from the one before.
-const MIGRATIONS: [&str; LAYOUT as usize] = [include_str!("../migrations/1.sql"), include_str!("../migrations/2.sql")];
+pub(crate) const MIGRATIONS: [&str; LAYOUT as usize] =
+    [include_str!("../migrations/1.sql"), include_str!("../migrations/2.sql"), include_str!("../migrations/3.sql")];
 /// Statements that a connection keeps ready.
 const STATEMENTS_KEPT: usize = 256;
 /// Pages of the log after which it is written back: 16 MiB, so that a burst is not slowed down by writing twice.

@@ -349,38 +349,25 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     block(async {
         let mut scene = Scene::new();
         let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
-        let new =
-            NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+        let new = NewRun { name, definition, input, ..NewRun::new(run, kind.clone()) };
         scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
-        let message = |n: u32| RunMessage {
-            run,
-            body: n.to_string(),
-            interrupts: false,
-            reopens: false,
-            expected_history_len: None,
-        };
+        let message = |n: u32| RunMessage::new(run, n.to_string());
         let sent = scene.store.send_to_runs((0..1_500).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
         // What was just written is kept in memory; another process reads the file.
         scene.store.close().await.unwrap();
         assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=3", []).unwrap(), 1);
         scene.store = open(&scene.path);
-        let claim = RunClaim {
-            engine: "e".try_into().unwrap(),
-            kinds: vec![kind.clone()],
-            run: None,
-            max: 1,
-            lease_ms: 60_000,
-        };
+        let claim = RunClaim { lease_ms: 60_000, ..RunClaim::new("e".try_into().unwrap(), vec![kind.clone()]) };
         let (mut bodies, mut taken) = (Vec::new(), 0);
         while let Some(claimed) = scene.store.claim_runs(claim.clone()).await.unwrap().runs.pop() {
             taken += claimed.inbox_taken;
-            bodies.extend(claimed.inbox.into_iter().map(|item| match item {
+            bodies.extend(claimed.inbox.into_iter().map(|found| match found.item {
                 RunItem::Message { body, .. } => body,
-                other @ RunItem::JobEnded(_) => panic!("{other:?}"),
+                other => panic!("{other:?}"),
             }));
             let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-            let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
+            let commit = RunCommit { inbox_to, ..RunCommit::new(lease, history_len, RunStep::nothing()) };
             scene.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
         }
         let readable: Vec<String> = (0..1_500).filter(|n| *n != 3).map(|n: u32| n.to_string()).collect();
@@ -393,13 +380,12 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
 async fn claimed_with_a_damaged_item(scene: &mut Scene) -> ClaimedRun {
     let (run, kind) = (RunId::from_parts(0, 7), Kind::new("graph").unwrap());
     let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
-    let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+    let new = NewRun { name, definition, input, ..NewRun::new(run, kind.clone()) };
     scene.store.create_runs(vec![new]).await.unwrap().remove(0).unwrap();
     let engine = "e".try_into().unwrap();
-    let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
+    let claim = RunClaim { run: Some(run), lease_ms: 60_000, ..RunClaim::new(engine, vec![kind]) };
     let claimed = scene.store.claim_runs(claim).await.unwrap().runs.remove(0);
-    let message =
-        |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, expected_history_len: None };
+    let message = |n: u32| RunMessage::new(run, n.to_string());
     assert!(scene.store.send_to_runs((0..3).map(message).collect()).await.unwrap().iter().all(Result::is_ok));
     scene.store.close().await.unwrap();
     assert_eq!(raw(&scene.path).execute("UPDATE windlass_inbox SET item='{' WHERE number=1", []).unwrap(), 1);

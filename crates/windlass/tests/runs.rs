@@ -374,17 +374,15 @@ async fn a_cancel_does_not_wait_for_an_engine_that_thinks_without_it() {
     let runs = Runs::new(Arc::clone(&store));
     let run = runs.start(NewGraphRun::new(graph(DIAMOND))).await.unwrap();
     let claim = RunClaim {
-        engine: "slow".try_into().unwrap(),
-        kinds: vec!["graph".try_into().unwrap()],
         run: Some(run),
-        max: 1,
         lease_ms: 3_600_000,
+        ..RunClaim::new("slow".try_into().unwrap(), vec!["graph".try_into().unwrap()])
     };
     let claimed = store.claim_runs(claim).await.unwrap().runs.remove(0);
     let cancelled = tokio::time::timeout(LONG, runs.cancel(run, "enough")).await.expect("it does not wait");
     assert_eq!(cancelled.unwrap(), RunState::Cancelled);
     let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-    let late = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
+    let late = RunCommit { inbox_to, ..RunCommit::new(lease, history_len, RunStep::nothing()) };
     assert_eq!(store.commit_runs(vec![late]).await.unwrap(), [Err(windlass::Error::LeaseLost)]);
 }
 

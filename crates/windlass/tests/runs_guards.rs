@@ -233,7 +233,7 @@ async fn what_cannot_be_run_is_refused_before_it_is_kept() {
     odd.nodes[0].needs = odd.nodes[3].needs.clone();
     let refused = runs.start(NewGraphRun::new(odd)).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
-    let all = RunList { state: None, order: windlass::core::store::ListOrder::Ascending, cursor: None, limit: 9 };
+    let all = RunList::new(9);
     assert_eq!(store.list_runs(all).await.unwrap().runs, []);
 }
 

@@ -221,8 +221,7 @@ async fn a_job_that_ends_and_is_removed_during_the_check_keeps_its_outcome() {
     let runs = Runs::new(Arc::clone(&store));
     let run = runs.start(NewGraphRun::new(graph("jobs:\n  a: { kind: say }\n"))).await.unwrap();
     // A message that no engine understands: nothing but a reason to claim the run.
-    let message =
-        RunMessage { run, body: "{}".to_owned(), interrupts: false, reopens: false, expected_history_len: None };
+    let message = RunMessage::new(run, "{}");
     store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
     let meanwhile: Arc<dyn Store> = Arc::new(Wrapped(EndsMeanwhile(Arc::clone(&store), run)));
     settle(&meanwhile).await;

@@ -103,13 +103,11 @@ async fn begun(store: &Arc<dyn Store>, said: &Arc<Said>, text: &str) -> RunId {
 async fn unreadable(store: &Arc<dyn Store>) -> RunId {
     let step = RunStep { wake: Some(Due::Now), ..RunStep::nothing() };
     let run = NewRun {
-        id: RunId::named("unreadable"),
-        kind: "graph".try_into().unwrap(),
         name: "unreadable".to_owned(),
         definition: "{\"version\":1,".into(),
         input: "{\"inputs\":{}}".into(),
-        keep_ms: None,
         step,
+        ..NewRun::new(RunId::named("unreadable"), "graph".try_into().unwrap())
     };
     let id = run.id;
     store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();

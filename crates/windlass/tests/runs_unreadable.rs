@@ -88,7 +88,7 @@ impl Wrap for Unreadable {
         let mut claimed = self.store.claim_runs(request).await?;
         if self.on.load(Ordering::Relaxed) {
             for run in &mut claimed.runs {
-                let ended = run.inbox.iter().rposition(|item| matches!(item, RunItem::JobEnded(_)));
+                let ended = run.inbox.iter().rposition(|found| matches!(found.item, RunItem::JobEnded(_)));
                 ended.map(|at| run.inbox.remove(at));
             }
         }

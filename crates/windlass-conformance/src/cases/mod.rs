@@ -33,12 +33,19 @@ mod quick_ways;
 mod repeats;
 mod retention;
 mod run_caps;
+mod run_children;
+mod run_claims;
 mod run_company;
 mod run_edges;
+mod run_filters;
 mod run_help;
+mod run_inboxes;
 mod run_lists;
+mod run_messages;
 mod run_renewals;
+mod run_segments;
 mod run_stuck;
+mod run_terminate;
 mod runs;
 mod schedule_help;
 mod schedule_rules;
@@ -88,6 +95,13 @@ pub(crate) const ALL: &[&[Case]] = &[
     run_lists::CASES,
     run_renewals::CASES,
     run_stuck::CASES,
+    run_children::CASES,
+    run_claims::CASES,
+    run_filters::CASES,
+    run_segments::CASES,
+    run_terminate::CASES,
+    run_inboxes::CASES,
+    run_messages::CASES,
     schedules::CASES,
     schedule_rules::CASES,
     explain::CASES,

@@ -31,7 +31,7 @@ async fn create(ctx: &Ctx, name: &str, state: RunState) -> RunId {
 }
 
 fn list(state: Option<RunState>, limit: u32) -> RunList {
-    RunList { state, order: ListOrder::Ascending, cursor: None, limit }
+    RunList { state, ..RunList::new(limit) }
 }
 
 async fn names(ctx: &Ctx, request: RunList) -> Vec<String> {
@@ -48,13 +48,7 @@ async fn runs_are_listed_by_age_and_state(ctx: Ctx) {
     assert_eq!(names(&ctx, list(Some(RunState::Cancelled), 10)).await, Vec::<String>::new());
     let newest = RunList { order: ListOrder::Descending, ..list(None, 2) };
     assert_eq!(names(&ctx, newest).await, ["d", "c"]);
-    let again = windlass_core::store::RunMessage {
-        run: d,
-        body: String::new(),
-        interrupts: false,
-        reopens: true,
-        expected_history_len: None,
-    };
+    let again = windlass_core::store::RunMessage { reopens: true, ..windlass_core::store::RunMessage::new(d, "") };
     ctx.store.send_to_runs(vec![again]).await.unwrap().remove(0).unwrap();
     assert_eq!(names(&ctx, list(Some(RunState::Running), 10)).await, ["a", "c", "d"]);
     assert_eq!(names(&ctx, list(Some(RunState::Failed), 10)).await, ["b"]);

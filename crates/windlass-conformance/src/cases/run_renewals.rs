@@ -9,8 +9,8 @@ use windlass_core::id::{RunId, Token};
 use windlass_core::job::Due;
 use windlass_core::name::Kind;
 use windlass_core::store::{
-    BATCH_MAX, ClaimedRun, INBOX_ITEMS_MAX, RunCommit, RunItem, RunLease, RunMessage, RunRead, RunRenewal, RunRenewed,
-    RunState, RunStep, SweepKind,
+    BATCH_MAX, ClaimedRun, INBOX_ITEMS_MAX, InboxItem, RunCommit, RunItem, RunLease, RunMessage, RunRead, RunRenewal,
+    RunRenewed, RunState, RunStep, SweepKind,
 };
 use windlass_core::{Error, Result};
 
@@ -77,10 +77,10 @@ async fn send_all(ctx: &Ctx, run: RunId, bodies: &[&str]) {
     }
 }
 
-fn bodies(items: &[RunItem]) -> Vec<&str> {
-    let bodies = items.iter().map(|item| match item {
+fn bodies(items: &[InboxItem]) -> Vec<&str> {
+    let bodies = items.iter().map(|found| match &found.item {
         RunItem::Message { body, .. } => body.as_str(),
-        other @ RunItem::JobEnded(_) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     });
     bodies.collect()
 }
@@ -188,9 +188,9 @@ async fn a_renewal_returns_the_ends_of_jobs(ctx: Ctx) {
     ctx.complete("w", jobs[1].lease).await.unwrap();
     ctx.complete("w", jobs[0].lease).await.unwrap();
     let renewed = renew(&ctx, renewal_of(&claimed)).await.unwrap();
-    let ended = renewed.inbox.iter().map(|item| match item {
+    let ended = renewed.inbox.iter().map(|found| match &found.item {
         RunItem::JobEnded(end) => end.job,
-        other @ RunItem::Message { .. } => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     });
     assert_eq!(ended.collect::<Vec<_>>(), [jobs[1].lease.job, jobs[0].lease.job]);
 }

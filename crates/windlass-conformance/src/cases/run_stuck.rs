@@ -8,10 +8,9 @@ use crate::ctx::Ctx;
 use crate::runner::cases;
 use windlass_core::Error;
 use windlass_core::id::RunId;
-use windlass_core::job::{Due, State};
+use windlass_core::job::State;
 use windlass_core::store::{
-    ClaimedRun, FeedEvent, FeedRequest, ListOrder, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead,
-    RunState, RunStep,
+    ClaimedRun, FeedEvent, FeedRequest, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead, RunState, RunStep,
 };
 
 cases!("run_stuck":
@@ -47,9 +46,9 @@ fn open(run: RunId, body: &str) -> RunMessage {
 fn words(claimed: &ClaimedRun) -> Vec<&str> {
     let mut words = Vec::new();
     for item in &claimed.inbox {
-        words.push(match item {
+        words.push(match &item.item {
             RunItem::Message { body, .. } => body.as_str(),
-            RunItem::JobEnded(_) => "a job",
+            _ => "a job",
         });
     }
     words
@@ -60,17 +59,18 @@ async fn a_stuck_run_rests_until_it_is_opened(ctx: Ctx) {
     let jobs = ctx.claim("w", "q", 2).await;
     ctx.complete("w", jobs[0].lease).await.unwrap();
     let claimed = claim_run(&ctx).await;
-    let stuck = RunStep { stuck: Some("its code is gone".to_owned()), wake: Some(Due::Now), ..step(&[]) };
+    let stuck = RunStep { stuck: Some("its code is gone".to_owned()), ..step(&[]) };
     let commit = RunCommit { inbox_to: 0, ..commit_of(&claimed, stuck) };
     ctx.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
     let view = read(&ctx, id).await.run;
     assert_eq!((view.state, view.stuck.as_deref()), (RunState::Running, Some("its code is gone")));
     ctx.complete("w", jobs[1].lease).await.unwrap();
     assert!(claim_runs(&ctx, 1).await.is_empty());
-    assert!(matches!(send(&ctx, message(id, "hm")).await, Err(Error::RunRefused { .. })));
+    send(&ctx, message(id, "hm")).await.unwrap();
+    assert!(claim_runs(&ctx, 1).await.is_empty(), "a message alone does not open it");
     send(&ctx, RunMessage { reopens: true, ..message(id, "go on") }).await.unwrap();
     let claimed = claim_run(&ctx).await;
-    assert_eq!(claimed.inbox.len(), 3, "nothing was forgotten");
+    assert_eq!(claimed.inbox.len(), 4, "nothing was forgotten");
 }
 
 async fn an_opened_run_can_be_stuck_again_and_forgets_nothing(ctx: Ctx) {
@@ -99,10 +99,11 @@ async fn an_opened_run_can_be_stuck_again_and_forgets_nothing(ctx: Ctx) {
 async fn an_opened_run_can_end(ctx: Ctx) {
     let id = stuck(&ctx, "no room").await;
     let stop = RunMessage { interrupts: true, ..message(id, "stop") };
-    assert!(matches!(send(&ctx, stop.clone()).await, Err(Error::RunRefused { .. })), "it takes more than an interrupt");
+    send(&ctx, stop.clone()).await.unwrap();
+    assert!(claim_runs(&ctx, 1).await.is_empty(), "it takes more than an interrupt");
     send(&ctx, RunMessage { reopens: true, ..stop }).await.unwrap();
     let claimed = claim_run(&ctx).await;
-    assert_eq!(words(&claimed), ["first", "stop"]);
+    assert_eq!(words(&claimed), ["first", "stop", "stop"]);
     let job = ctx.claim_one("w", "q").await.lease.job;
     let ends = RunStep { state: RunState::Cancelled, cancel: vec![job], ..step(&["end"]) };
     commit(&ctx, &claimed, ends).await.unwrap();
@@ -118,10 +119,10 @@ async fn a_stuck_run_is_opened_by_a_message_of_another_run(ctx: Ctx) {
     send(&ctx, message(other, "go")).await.unwrap();
     let claimed = claim_run(&ctx).await;
     assert_eq!(claimed.lease.run, other);
-    let messages = vec![message(id, "not heard"), open(id, "heard")];
+    let messages = vec![message(id, "opens nothing"), open(id, "opens it")];
     commit(&ctx, &claimed, RunStep { messages, ..step(&["sent"]) }).await.unwrap();
     assert_eq!(read(&ctx, id).await.run.stuck, None);
-    assert_eq!(words(&claim_run(&ctx).await), ["first", "heard"]);
+    assert_eq!(words(&claim_run(&ctx).await), ["first", "opens nothing", "opens it"]);
 }
 
 async fn the_feed_tells_that_a_run_is_stuck_and_that_it_is_open(ctx: Ctx) {
@@ -139,7 +140,7 @@ async fn the_feed_tells_that_a_run_is_stuck_and_that_it_is_open(ctx: Ctx) {
 
 async fn a_stuck_run_is_listed_as_running_and_can_be_removed(ctx: Ctx) {
     let id = stuck(&ctx, "no room").await;
-    let list = RunList { state: Some(RunState::Running), order: ListOrder::Ascending, cursor: None, limit: 10 };
+    let list = RunList { state: Some(RunState::Running), ..RunList::new(10) };
     let listed = ctx.store.list_runs(list.clone()).await.unwrap().runs;
     assert_eq!(listed.iter().map(|run| (run.id, run.stuck.as_deref())).collect::<Vec<_>>(), [(id, Some("no room"))]);
     let open_one = begun(&ctx, 0).await;

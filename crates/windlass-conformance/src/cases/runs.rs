@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
 use windlass_core::store::{
-    ChangeOp, OutcomeKind, RUN_CHANGED, RUN_NOT_ENDED, RunCommit, RunCreated, RunItem, RunMessage, RunState, RunStep,
+    ChangeOp, InboxItem, OutcomeKind, RUN_CHANGED, RUN_NOT_ENDED, RunCommit, RunCreated, RunItem, RunMessage, RunState,
+    RunStep,
 };
 
 cases!("runs":
@@ -105,7 +106,7 @@ async fn the_end_of_a_job_is_in_the_inbox_with_its_outputs(ctx: Ctx) {
     let claimed = claim_runs(&ctx, 10).await.remove(0);
     assert_eq!((claimed.lease.run, claimed.history_len, claimed.woken), (id, 1, false));
     assert_eq!((claimed.name.as_str(), claimed.inbox_to), ("build", 1));
-    let [RunItem::JobEnded(end)] = &claimed.inbox[..] else { panic!("{:?}", claimed.inbox) };
+    let [InboxItem { item: RunItem::JobEnded(end), .. }] = &claimed.inbox[..] else { panic!("{:?}", claimed.inbox) };
     assert_eq!((end.job, end.state, end.attempt), (job.lease.job, Some(State::Succeeded), 1));
     assert_eq!((&end.outputs, &end.error), (&outputs, &None));
     assert!(end.claimed_at.is_some() && end.claimed_at <= Some(end.at));
@@ -133,9 +134,9 @@ async fn every_way_to_end_is_told(ctx: Ctx) {
     // The lease of the run has not ended; whoever asks for it anyway waits for that.
     ctx.advance_ms(super::run_help::LEASE_MS).await;
     let inbox = claim_runs(&ctx, 1).await.remove(0).inbox;
-    let ends = inbox.iter().map(|item| match item {
+    let ends = inbox.iter().map(|found| match &found.item {
         RunItem::JobEnded(end) => (end.job, end.state, end.error.clone()),
-        other @ RunItem::Message { .. } => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     });
     let ends = ends.collect::<Vec<_>>();
     let of = |at: usize| jobs[at].lease.job;
@@ -329,9 +330,9 @@ async fn a_message_interrupts_whoever_does_not_know_it(ctx: Ctx) {
     let claimed = claim_run(&ctx).await;
     let words: Vec<&str> = claimed.inbox[1..]
         .iter()
-        .map(|item| match item {
+        .map(|found| match &found.item {
             RunItem::Message { body, .. } => body.as_str(),
-            other @ RunItem::JobEnded(_) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(words, ["gently", "stop"], "in the order in which they came");
@@ -423,5 +424,7 @@ async fn a_step_tells_other_runs(ctx: Ctx) {
     commit(&ctx, &claimed, RunStep { messages, ..step(&["sent"]) }).await.unwrap();
     let claimed = claim_run(&ctx).await;
     assert_eq!(claimed.lease.run, two);
-    assert!(matches!(&claimed.inbox[..], [RunItem::Message { body, .. }] if body == "from one"));
+    assert!(
+        matches!(&claimed.inbox[..], [InboxItem { item: RunItem::Message { body, .. }, .. }] if body == "from one")
+    );
 }

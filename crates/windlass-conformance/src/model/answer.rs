@@ -6,8 +6,8 @@ use windlass_core::id::JobId;
 use windlass_core::job::{FailureClass, Job, JobSpec, JobSummary};
 use windlass_core::schedule::Schedule;
 use windlass_core::store::{
-    Changed, DueSchedule, Enqueued, Explanation, FeedEvent, FireOutcome, GroupStatus, LogPage, MinuteMetrics,
-    QueueStatus, Reason, Renewed, Reported, RunCommitted, RunCreated, RunItem, WorkerStatus,
+    Changed, DueSchedule, Enqueued, Explanation, FeedEvent, FireOutcome, GroupStatus, InboxItem, LogPage,
+    MinuteMetrics, QueueStatus, Reason, Renewed, Reported, RunCommitted, RunCreated, RunItem, WorkerStatus,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
@@ -105,7 +105,8 @@ pub(crate) fn plain_job(mut job: Job) -> Job {
 }
 
 /// The same item without the words that the store itself put there.
-pub(crate) fn plain_item(mut item: RunItem) -> RunItem {
+pub(crate) fn plain_item(found: InboxItem) -> RunItem {
+    let mut item = found.item;
     if let RunItem::JobEnded(end) = &mut item
         && let Some(error) = &mut end.error
         && error != "boom"

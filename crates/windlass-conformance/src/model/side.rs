@@ -318,7 +318,7 @@ impl Side {
     async fn step_run(&self, plan: &RunStepPlan, world: &World) -> Result<Answer> {
         let run = world.run(plan.run);
         let engine = super::op::worker(0);
-        let claim = RunClaim { engine, kinds: vec![super::op::kind(0)], run: Some(run), max: 1, lease_ms: 1_000 };
+        let claim = RunClaim { run: Some(run), lease_ms: 1_000, ..RunClaim::new(engine, vec![super::op::kind(0)]) };
         let Some(claimed) = self.store.claim_runs(claim).await?.runs.pop() else { return Ok(Answer::Nothing) };
         let step = RunStep {
             history: vec!["step".into()],
@@ -328,11 +328,11 @@ impl Side {
             ..RunStep::nothing()
         };
         let ClaimedRun { lease, history_len, inbox_to, .. } = claimed;
-        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step };
+        let commit = RunCommit { inbox_to, ..RunCommit::new(lease, history_len, step) };
         let mut committed = plain_errors(self.store.commit_runs(vec![commit]).await?);
         if committed.iter().any(Result::is_err) {
             // The lease must not stay behind.
-            let commit = RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step: RunStep::nothing() };
+            let commit = RunCommit::new(lease, history_len, RunStep::nothing());
             committed.extend(plain_errors(self.store.commit_runs(vec![commit]).await?));
         }
         Ok(Answer::RunStepped(claimed.inbox.into_iter().map(plain_item).collect(), committed))
@@ -455,5 +455,5 @@ fn start(world: &World, jobs: &[JobPlan]) -> NewRun {
     let id = world.next_run();
     let step = RunStep { history: vec!["begun".into()], jobs: world.jobs_of(id, jobs), ..RunStep::nothing() };
     let (kind, name) = (super::op::kind(0), "run".to_owned());
-    NewRun { id, kind, name, definition: "{}".into(), input: "1".into(), keep_ms: None, step }
+    NewRun { name, definition: "{}".into(), input: "1".into(), step, ..NewRun::new(id, kind) }
 }

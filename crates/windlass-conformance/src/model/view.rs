@@ -31,7 +31,7 @@ pub(crate) async fn view(side: &Side, world: &World) -> View {
         put(format!("reason {id}"), &plain_explanation(store.explain(id).await.unwrap()));
     }
     for run in &world.runs {
-        let read = RunRead { run: *run, definition: true, input: true, history_from: 0, history_max: 999 };
+        let read = RunRead { definition: true, input: true, history_max: 999, ..RunRead::brief(*run) };
         put(format!("run {run}"), &store.read_runs(vec![read]).await.unwrap());
     }
     for state in STATES {

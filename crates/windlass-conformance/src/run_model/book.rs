@@ -1,134 +1,15 @@
 //! What must be true of runs, written down without the engine: a book that is told of every step, and that says what the
 //! store has to answer and to show. It keeps no index; whatever it wants to know, it looks through all runs for.
 
-use bytes::Bytes;
+use super::entry::{Entry, Holder, Word};
 use std::collections::{BTreeMap, BTreeSet};
-use windlass_core::Error;
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::State;
-use windlass_core::name::{Kind, WorkerId};
+use windlass_core::name::Kind;
 use windlass_core::store::{
-    JobEnd, NewRun, RUN_KEPT_MS, RunChange, RunCommit, RunItem, RunMessage, RunRenewal, RunState, RunStep,
+    JobEnd, NewRun, RUN_TERMINATED, RunChange, RunCommit, RunEnd, RunItem, RunMessage, RunRenewal, RunState, RunStep,
 };
 use windlass_core::time::Timestamp;
-
-/// How a call is answered, without its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Word {
-    Ok,
-    Existing,
-    Repeated,
-    Taken,
-    Duplicate,
-    Invalid,
-    Missing,
-    Lost,
-    Refused,
-    Other,
-}
-
-impl Word {
-    pub(super) fn of(error: &Error) -> Self {
-        match error {
-            Error::RunTaken { .. } => Self::Taken,
-            Error::Duplicate { .. } => Self::Duplicate,
-            Error::Invalid { .. } => Self::Invalid,
-            Error::NotFound { .. } => Self::Missing,
-            Error::LeaseLost => Self::Lost,
-            Error::RunRefused { .. } => Self::Refused,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// Something in an inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) item: RunItem,
-    /// Items of one call that the contract does not put in order have the same number.
-    pub(super) batch: u64,
-}
-
-/// Who holds a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
-    /// The number of the lease.
-    pub(super) lease: usize,
-    pub(super) engine: WorkerId,
-    pub(super) expires_at: Timestamp,
-}
-
-/// A run.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) place: u64,
-    /// The number that the store gave it, from its first claim on.
-    pub(super) number: Option<u64>,
-    pub(super) kind: Kind,
-    pub(super) content: u64,
-    pub(super) state: RunState,
-    pub(super) stuck: Option<String>,
-    pub(super) summary: String,
-    pub(super) history: Vec<Bytes>,
-    pub(super) inbox: Vec<Item>,
-    pub(super) held: Option<Holder>,
-    /// Since when it waits to be claimed, as a number that rises.
-    pub(super) ready: Option<u64>,
-    last_lease: Option<usize>,
-    pub(super) wake_at: Option<Timestamp>,
-    pub(super) created_at: Timestamp,
-    pub(super) changed_at: Timestamp,
-    pub(super) finished_at: Option<Timestamp>,
-    keep_ms: u64,
-}
-
-/// What the feed has last shown of a run.
-type Announced = (usize, RunState, Option<String>);
-
-impl Entry {
-    fn new(run: &NewRun, place: u64, now: Timestamp) -> Self {
-        Self {
-            place,
-            number: None,
-            kind: run.kind.clone(),
-            content: run.fingerprint(),
-            state: RunState::Running,
-            stuck: None,
-            summary: String::new(),
-            history: Vec::new(),
-            inbox: Vec::new(),
-            held: None,
-            ready: None,
-            last_lease: None,
-            wake_at: None,
-            created_at: now,
-            changed_at: now,
-            finished_at: None,
-            keep_ms: run.keep_ms.unwrap_or(RUN_KEPT_MS),
-        }
-    }
-
-    fn rests(&self) -> bool {
-        self.state.is_terminal() || self.stuck.is_some()
-    }
-
-    fn announced(&self) -> Announced {
-        (self.history.len(), self.state, self.stuck.clone())
-    }
-
-    /// When time alone gives it something to do.
-    fn look_at(&self) -> Option<Timestamp> {
-        match &self.held {
-            Some(held) => Some(held.expires_at),
-            None if self.rests() || self.ready.is_some() => None,
-            None => self.wake_at,
-        }
-    }
-
-    fn is_waking(&self, now: Timestamp) -> bool {
-        self.look_at().is_some_and(|at| at <= now)
-    }
-}
 
 /// A job of a run.
 #[derive(Clone, Debug)]
@@ -151,8 +32,6 @@ impl JobNote {
 pub(super) struct CommitNote<'a> {
     /// The number of the lease; `None` for one that was made up.
     pub(super) lease: Option<usize>,
-    /// Items of the inbox that it has handled; `None` for more than there are.
-    pub(super) handled: Option<usize>,
     pub(super) commit: &'a RunCommit,
 }
 
@@ -161,8 +40,8 @@ pub(super) struct CommitNote<'a> {
 pub(super) struct Book {
     pub(super) runs: BTreeMap<RunId, Entry>,
     pub(super) jobs: BTreeMap<JobId, JobNote>,
-    /// How many items of its inbox a lease was shown, by its claim and its renewals, that nobody has handled since.
-    pub(super) shown: BTreeMap<usize, usize>,
+    /// Runs that steps have created since the driver looked.
+    pub(super) children: Vec<NewRun>,
     /// What the feed has to say of runs since it was last compared.
     pub(super) feed: Vec<RunChange>,
     numbers: u64,
@@ -178,20 +57,30 @@ impl Book {
         if run.check().is_err() {
             return Word::Invalid;
         }
-        match self.runs.get(&run.id) {
+        let known = self.runs.get(&run.id).cloned();
+        match &known {
             Some(known) if known.content == run.fingerprint() => return Word::Existing,
-            Some(_) => return Word::Taken,
-            None => {}
+            Some(known) if run.reuse.allows(known.state) && !known.rests() => return Word::Refused,
+            Some(known) if !run.reuse.allows(known.state) => return Word::Taken,
+            _ => {}
         }
         if !self.can_start(&run.step) {
             return Word::Duplicate;
         }
-        let place = self.next_number();
-        self.runs.insert(run.id, Entry::new(run, place, now));
-        self.step(run.id, &run.step, 0, now);
+        let entry = match &known {
+            Some(known) => known.restarted(run, now),
+            None => Entry::new(run, self.next_number(), now),
+        };
+        self.runs.insert(run.id, entry);
+        let step = &run.step;
+        if known.is_some() && step.history.is_empty() && !step.state.is_terminal() && step.stuck.is_none() {
+            self.announce(run.id);
+        }
+        self.step(run.id, step, &BTreeSet::new(), now);
         let since = self.next_number();
         self.put(run.id, since, now);
-        Word::Ok
+        self.tell_parent(run.id, step.state.is_terminal(), now);
+        if known.is_some() { Word::Restarted } else { Word::Ok }
     }
 
     /// Whether no job of the step has an id under which there is another job.
@@ -205,13 +94,16 @@ impl Book {
     }
 
     /// What a step does, but for the lease; [`put`](Self::put) ends it.
-    fn step(&mut self, id: RunId, step: &RunStep, handled: usize, now: Timestamp) {
+    fn step(&mut self, id: RunId, step: &RunStep, handled: &BTreeSet<u64>, now: Timestamp) {
         for job in &step.jobs {
             if self.jobs.get(&job.id).is_none_or(|note| note.state.is_none()) {
                 let state = Some(if job.due.resolve(now) > now { State::Scheduled } else { State::Ready });
                 let content = job.fingerprint();
                 self.jobs.insert(job.id, JobNote { run: id, content, state, attempt: 0, claimed_at: None });
             }
+        }
+        for child in &step.runs {
+            self.create_child(id, child, now);
         }
         for job in &step.cancel {
             let Some(note) = self.jobs.get_mut(job).filter(|note| note.run == id) else { continue };
@@ -224,7 +116,9 @@ impl Book {
                     claimed_at: note.claimed_at,
                     at: now,
                     error: None,
+                    class: None,
                     outputs: BTreeMap::new(),
+                    result: None,
                 };
                 let batch = self.next_number();
                 self.job_ended(end, batch);
@@ -235,17 +129,53 @@ impl Book {
         }
         let Some(entry) = self.runs.get_mut(&id) else { return };
         let before = entry.announced();
+        let ends = step.state.is_terminal() && !entry.state.is_terminal();
+        if let Some(segment) = &step.segment {
+            entry.segment_from = entry.history.len() + segment.entries_before as usize;
+            (entry.kind, entry.input) = (segment.kind.clone(), segment.input.clone());
+        }
         entry.history.extend(step.history.iter().cloned());
-        entry.inbox.drain(..handled);
+        entry.inbox.retain(|item| !handled.contains(&item.number));
         (entry.state, entry.stuck) = (step.state, step.stuck.clone());
         entry.summary.clone_from(&step.summary);
-        entry.wake_at = step.wake.map(|due| due.resolve(now));
-        if entry.state.is_terminal() {
-            (entry.finished_at, entry.wake_at) = (Some(now), None);
+        entry.wake_at = step.wake.map(|due| due.resolve(now)).filter(|_| !entry.state.is_terminal());
+        entry.stall_count = 0;
+        entry.labels = step.labels.clone().unwrap_or_else(|| entry.labels.clone());
+        entry.published = step.published.clone().unwrap_or_else(|| entry.published.clone());
+        if ends {
+            entry.finished_at = Some(now);
+            (entry.result, entry.error) = (step.result.clone(), step.error.clone());
             entry.inbox.clear();
         }
         if before != entry.announced() {
             self.announce(id);
+        }
+    }
+
+    /// A run that a step creates; its parent gets an item if that is refused.
+    fn create_child(&mut self, parent: RunId, child: &NewRun, now: Timestamp) {
+        let word = self.create(child, now);
+        if matches!(word, Word::Ok | Word::Restarted) {
+            self.children.push(child.clone());
+            return;
+        }
+        let batch = self.next_number();
+        if let Some(entry) = self.runs.get_mut(&parent) {
+            entry.push(RunItem::ChildRefused { run: child.id, reason: String::new() }, batch);
+        }
+        self.put(parent, batch, now);
+    }
+
+    /// A run has ended, if `ends`: its parent gets that, if it is there and goes on.
+    fn tell_parent(&mut self, id: RunId, ends: bool, now: Timestamp) {
+        let Some(entry) = self.runs.get(&id).filter(|_| ends) else { return };
+        let (result, error) = (entry.result.clone(), entry.error.clone());
+        let end = RunEnd { run: id, state: entry.state, at: now, result, error };
+        let Some(parent) = entry.parent else { return };
+        let batch = self.next_number();
+        if let Some(entry) = self.runs.get_mut(&parent).filter(|entry| !entry.state.is_terminal()) {
+            entry.push(RunItem::RunEnded(end), batch);
+            self.put(parent, batch, now);
         }
     }
 
@@ -262,41 +192,56 @@ impl Book {
     fn put(&mut self, id: RunId, since: u64, now: Timestamp) {
         let Some(entry) = self.runs.get_mut(&id) else { return };
         entry.changed_at = now;
-        let due = entry.wake_at.is_some_and(|at| at <= now);
-        let waits = entry.held.is_none() && !entry.rests() && (!entry.inbox.is_empty() || due);
+        let due = entry.is_due(now);
+        let waits = entry.held.is_none() && entry.is_claimable(now) && (!entry.inbox.is_empty() || due);
         entry.ready = if waits { entry.ready.or(Some(since)) } else { None };
     }
 
     /// A job has ended, or is gone; its run is told, if it is there and goes on.
-    pub(super) fn job_ended(&mut self, end: JobEnd, batch: u64) {
+    pub(super) fn job_ended(&mut self, mut end: JobEnd, batch: u64) {
         let Some(run) = self.jobs.get(&end.job).map(|note| note.run) else { return };
         let now = end.at;
         if let Some(entry) = self.runs.get_mut(&run).filter(|entry| !entry.state.is_terminal()) {
-            entry.inbox.push(Item { item: RunItem::JobEnded(end), batch });
+            end.result = end.result.filter(|_| entry.job_results);
+            entry.push(RunItem::JobEnded(end), batch);
             self.put(run, batch, now);
         }
     }
 
     pub(super) fn send(&mut self, message: &RunMessage, now: Timestamp) -> Word {
+        if message.check().is_err() {
+            return Word::Invalid;
+        }
         let batch = self.next_number();
         let Some(entry) = self.runs.get_mut(&message.run) else { return Word::Missing };
+        if message.id.as_ref().is_some_and(|id| entry.message_ids.contains(id)) {
+            return Word::Ok;
+        }
         let other_end = |len| !entry.state.is_terminal() || entry.history.len() as u64 != len;
-        if entry.rests() && !message.reopens || message.expected_history_len.is_some_and(other_end) {
+        let refused = entry.state.is_terminal() && !message.reopens;
+        if refused || message.expected_history_len.is_some_and(other_end) {
             return Word::Refused;
         }
         let before = entry.announced();
         if message.reopens {
             (entry.state, entry.stuck, entry.finished_at) = (RunState::Running, None, None);
+            (entry.result, entry.error) = (None, None);
         }
-        if message.interrupts {
+        if message.interrupts || message.terminates {
             entry.held = None;
         }
-        entry.inbox.push(Item { item: RunItem::Message { at: now, body: message.body.clone() }, batch });
+        if message.terminates {
+            (entry.state, entry.stuck, entry.wake_at) = (RunState::Terminated, None, None);
+            (entry.finished_at, entry.error) = (Some(now), Some(RUN_TERMINATED.to_owned()));
+        }
+        entry.message_ids.extend(message.id.clone());
+        entry.push(RunItem::Message { at: now, id: message.id.clone(), body: message.body.clone() }, batch);
         let changed = before != entry.announced();
         self.put(message.run, batch, now);
         if changed {
             self.announce(message.run);
         }
+        self.tell_parent(message.run, message.terminates, now);
         Word::Ok
     }
 
@@ -316,15 +261,27 @@ impl Book {
             let made = commit.history_len.checked_add(commit.step.history.len() as u64) == Some(length);
             return if made { (Word::Repeated, length) } else { (Word::Lost, 0) };
         }
-        let Some(handled) = note.handled else { return (Word::Invalid, 0) };
+        let last = commit.inbox_taken.last().map_or(0, |last| last.saturating_add(1));
+        if commit.inbox_to.max(last) > entry.next {
+            return (Word::Invalid, 0);
+        }
+        if (entry.state == RunState::Terminated) != (commit.step.state == RunState::Terminated) {
+            return (Word::Invalid, 0);
+        }
+        let taken = |number: &u64| *number < commit.inbox_to || commit.inbox_taken.contains(number);
+        let handled: BTreeSet<u64> = entry.inbox.iter().map(|item| item.number).filter(taken).collect();
+        let left = entry.inbox.iter().filter(|item| !handled.contains(&item.number));
+        let unread = left.filter(|item| item.item.is_message()).count() as u64;
+        if commit.requires_read_messages && unread > 0 {
+            return (Word::Unread(unread), 0);
+        }
         if !self.can_start(&commit.step) {
             return (Word::Duplicate, 0);
         }
-        self.step(id, &commit.step, handled, now);
-        if let Some(shown) = self.shown.get_mut(&held.lease) {
-            *shown -= handled;
-        }
+        let ends = commit.step.state.is_terminal() && !entry.state.is_terminal();
+        self.step(id, &commit.step, &handled, now);
         let Some(entry) = self.runs.get_mut(&id) else { return (Word::Missing, 0) };
+        entry.committed_by = Some(held.engine.clone());
         match commit.lease_ms {
             Some(ms) => entry.held = Some(Holder { expires_at: now.plus_ms(ms), ..held }),
             None => (entry.held, entry.last_lease) = (None, Some(held.lease)),
@@ -332,23 +289,18 @@ impl Book {
         let length = entry.history.len() as u64;
         let since = self.next_number();
         self.put(id, since, now);
+        self.tell_parent(id, ends, now);
         (Word::Ok, length)
     }
 
     /// A renewal with this lease (`None` for one that was made up) for so many milliseconds.
-    pub(super) fn renew(
-        &mut self,
-        renewal: &RunRenewal,
-        lease: Option<usize>,
-        is_beyond: bool,
-        now: Timestamp,
-    ) -> Word {
+    pub(super) fn renew(&mut self, renewal: &RunRenewal, lease: Option<usize>, now: Timestamp) -> Word {
         if renewal.check().is_err() {
             return Word::Invalid;
         }
         let Some(entry) = self.runs.get_mut(&renewal.lease.run) else { return Word::Missing };
         let Some(held) = entry.held.as_mut().filter(|held| Some(held.lease) == lease) else { return Word::Lost };
-        if is_beyond {
+        if renewal.inbox_from > entry.next {
             return Word::Invalid;
         }
         held.expires_at = now.plus_ms(renewal.lease_ms);
@@ -368,6 +320,7 @@ impl Book {
     /// Lets those wait whose time has come, or whose engine vanished. Those of one moment come in any order.
     pub(super) fn wake(&mut self, since: u64, now: Timestamp) {
         for entry in self.runs.values_mut().filter(|entry| entry.is_waking(now)) {
+            entry.stall_count += u32::from(entry.held.is_some());
             (entry.held, entry.ready) = (None, Some(since));
         }
     }
@@ -389,13 +342,13 @@ impl Book {
     pub(super) fn is_free(&self, run: RunId, kinds: &[Kind], now: Timestamp) -> Option<bool> {
         let entry = self.runs.get(&run)?;
         let free = entry.held.as_ref().is_none_or(|held| held.expires_at <= now);
-        Some(free && !entry.rests() && kinds.contains(&entry.kind))
+        Some(free && entry.is_claimable(now) && kinds.contains(&entry.kind))
     }
 
-    /// Notes a claim that was shown so many items.
-    pub(super) fn hold(&mut self, run: RunId, holder: Holder, shown: usize) {
+    /// Notes a claim. A lease that the run still has ran out.
+    pub(super) fn hold(&mut self, run: RunId, holder: Holder) {
         if let Some(entry) = self.runs.get_mut(&run) {
-            self.shown.insert(holder.lease, shown);
+            entry.stall_count += u32::from(entry.held.is_some());
             (entry.held, entry.ready) = (Some(holder), None);
         }
     }
@@ -403,7 +356,7 @@ impl Book {
     pub(super) fn remove(&mut self, run: RunId) -> Word {
         match self.runs.get(&run) {
             None => Word::Missing,
-            Some(entry) if !entry.rests() => Word::Refused,
+            Some(entry) if !entry.state.is_terminal() && entry.stuck.is_none() => Word::Refused,
             Some(entry) => {
                 self.feed.push(RunChange { run, state: None, history_len: entry.history.len() as u64 });
                 self.runs.remove(&run);
@@ -414,7 +367,8 @@ impl Book {
 
     /// Removes the runs that were kept long enough.
     pub(super) fn prune(&mut self, now: Timestamp) -> usize {
-        let over = |entry: &Entry| entry.finished_at.is_some_and(|at| at.plus_ms(entry.keep_ms) <= now);
+        let is_over = |at: Timestamp, entry: &Entry| at.plus_ms(entry.keep_ms) <= now;
+        let over = |entry: &Entry| entry.rests() && entry.finished_at.is_some_and(|at| is_over(at, entry));
         let runs: Vec<RunId> = self.runs.iter().filter(|(_, entry)| over(entry)).map(|(id, _)| *id).collect();
         for run in &runs {
             self.remove(*run);
@@ -423,8 +377,7 @@ impl Book {
     }
 
     /// In the order of their creation.
-    pub(super) fn list(&self, state: Option<RunState>) -> Vec<RunId> {
-        let wanted = |entry: &Entry| state.is_none_or(|state| entry.state == state);
+    pub(super) fn list(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<RunId> {
         let mut found: Vec<_> = self.runs.iter().filter(|(_, entry)| wanted(entry)).collect();
         found.sort_by_key(|(_, entry)| entry.place);
         found.into_iter().map(|(id, _)| *id).collect()

@@ -1,11 +1,11 @@
 //! Chooses the steps of a random sequence about runs.
 
 use super::op::{
-    CommitPlan, EndPlan, IdPlan, InboxPlan, JobChange, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RenewalPlan,
-    RunPlan, StepPlan, TakePlan,
+    ChildPlan, CommitPlan, EndPlan, FilterPlan, IdPlan, InboxPlan, JobChange, JobIdPlan, JobPlan, LengthPlan,
+    MessagePlan, Op, RenewalPlan, RunPlan, StepPlan, TakePlan,
 };
 use windlass_core::random::{Random, StrongRandom};
-use windlass_core::store::{RunState, SweepKind};
+use windlass_core::store::{RunReuse, RunState, SweepKind};
 
 /// Chooses steps; the same seed chooses the same ones.
 pub(super) struct Chooser(StrongRandom);
@@ -39,7 +39,9 @@ impl Chooser {
     fn message(&self) -> MessagePlan {
         let reopens = self.one_in(3);
         let ended = (reopens && self.one_in(2)).then(|| !self.one_in(4));
-        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended }
+        let terminates = !reopens && self.one_in(8) || self.one_in(80);
+        let id = self.one_in(2).then(|| self.below(4));
+        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended, terminates, id }
     }
 
     fn job(&self) -> JobPlan {
@@ -61,23 +63,45 @@ impl Chooser {
     }
 
     fn step(&self) -> StepPlan {
-        let state = match self.below(12) {
+        let state = match self.below(16) {
             0 => RunState::Succeeded,
             1 => RunState::Failed,
             2 => RunState::Cancelled,
+            3 => RunState::TimedOut,
             _ => RunState::Running,
         };
         // One that ends its run and starts jobs is refused; that need not happen often.
         let jobs = if state.is_terminal() && !self.one_in(6) { 0 } else { self.below(3) };
+        let runs = if state.is_terminal() && !self.one_in(6) { 0 } else { self.below(6) / 4 };
+        let entries = self.small(3);
+        let segment = self.one_in(8).then(|| (self.small(2), self.number(entries as u64 + 1)));
         StepPlan {
-            entries: self.small(3),
+            entries,
             jobs: (0..jobs).map(|_| self.job()).collect(),
             cancel: (0..self.below(4) / 2).map(|_| self.near()).collect(),
             messages: (0..self.below(6) / 4).map(|_| self.message()).collect(),
             wake_ms: (self.one_in(3)).then(|| self.below(3) * 200),
             state,
             stuck: self.one_in(6),
+            runs: (0..runs).map(|_| self.child()).collect(),
+            publishes: self.one_in(4),
+            labels: self.one_in(4).then(|| self.small(3)),
+            has_end: if state.is_terminal() { self.one_in(2) } else { self.one_in(40) },
+            segment: if state.is_terminal() && !self.one_in(6) { None } else { segment },
         }
+    }
+
+    fn reuse(&self) -> RunReuse {
+        [RunReuse::Never, RunReuse::IfEnded, RunReuse::IfNotSucceeded][self.small(3)]
+    }
+
+    fn child(&self) -> ChildPlan {
+        let id = match self.below(4) {
+            0 => IdPlan::Again(self.near()),
+            1 => IdPlan::Taken(self.near()),
+            _ => IdPlan::Fresh,
+        };
+        ChildPlan { id, reuse: self.reuse(), ends: self.one_in(4), is_stranger: self.one_in(30) }
     }
 
     fn commit(&self) -> CommitPlan {
@@ -93,6 +117,8 @@ impl Chooser {
                 1..4 => InboxPlan::Nothing,
                 _ => InboxPlan::AsClaimed,
             },
+            taken: self.one_in(2).then(|| self.0.next_u64()),
+            requires_read: self.one_in(4),
             keep_ms: self.one_in(4).then_some(300),
             step: self.step(),
         }
@@ -117,7 +143,17 @@ impl Chooser {
             _ => IdPlan::Fresh,
         };
         let keep_ms = self.one_in(2).then(|| self.below(3) * 200);
-        RunPlan { id, kind: self.small(2), keep_ms, step: self.step() }
+        RunPlan {
+            id,
+            kind: self.small(2),
+            keep_ms,
+            parent: self.one_in(4).then(|| self.near()),
+            reuse: self.reuse(),
+            nonce: self.one_in(3).then(|| self.below(2)),
+            labels: self.one_in(3).then(|| self.small(3)),
+            job_results: self.one_in(2),
+            step: self.step(),
+        }
     }
 
     fn claim(&self) -> Op {
@@ -129,12 +165,20 @@ impl Chooser {
         };
         let max = if self.one_in(2) { 100 } else { 1 + self.number(2) };
         let run = self.one_in(3).then(|| self.near());
-        Op::Claim { by: self.small(2), run, kinds, max, lease_ms: 200 + self.below(2) * 200 }
+        let history_bytes_max = [0, 40, 1_000][self.small(3)];
+        Op::Claim { by: self.small(2), run, kinds, max, lease_ms: 200 + self.below(2) * 200, history_bytes_max }
     }
 
     fn list(&self) -> Op {
-        let state = RunState::ALL.get(self.small(6)).copied();
-        Op::List { state, descending: self.one_in(2), limit: 1 + self.number(4) }
+        let state = RunState::ALL.get(self.small(12)).copied();
+        let filter = match self.below(6) {
+            0 => FilterPlan::Kind(self.small(2)),
+            1 => FilterPlan::Stuck(self.one_in(2)),
+            2 => FilterPlan::Parent(self.near()),
+            3 => FilterPlan::Label(self.small(3)),
+            _ => FilterPlan::None,
+        };
+        Op::List { state, filter, descending: self.one_in(2), limit: 1 + self.number(4) }
     }
 
     /// How many a call has: mostly one.

@@ -1,23 +1,20 @@
 //! Does the steps to a store, tells the book, and compares the answers.
 
 use super::Seen;
-use super::book::{Book, CommitNote, Holder, Word};
+use super::book::{Book, CommitNote};
 use super::caps::Caps;
-use super::op::{
-    CommitPlan, IdPlan, InboxPlan, JobIdPlan, JobPlan, LengthPlan, MessagePlan, Op, RenewalPlan, RunPlan, StepPlan,
-};
+use super::entry::{Entry, Holder, Word};
+use super::op::{CommitPlan, FilterPlan, InboxPlan, Op, RenewalPlan, RunPlan};
 use crate::ctx::{Ctx, worker_id};
-use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use windlass_core::Result as StoreResult;
-use windlass_core::id::{JobId, RunId, Token};
-use windlass_core::job::{Due, Job, KeepFor, Lease, NewJob};
-use windlass_core::name::{GroupName, Kind, WorkerId};
-use windlass_core::payload::Payload;
+use windlass_core::id::{JobId, RunId};
+use windlass_core::job::{Job, Lease, NewJob};
+use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    ClaimedRun, FeedCursor, INBOX_ITEMS_MAX, ListOrder, NewRun, RunClaim, RunCommit, RunCreated, RunItem, RunLease,
-    RunList, RunMessage, RunState, RunStep, Store,
+    ClaimedRun, FeedCursor, INBOX_ITEMS_MAX, ListOrder, NewRun, RunClaim, RunCommit, RunCreated, RunItem, RunLabel,
+    RunLease, RunList, RunMessage, RunState, RunStep, Store,
 };
 use windlass_core::time::Timestamp;
 
@@ -35,24 +32,18 @@ pub(super) fn word<T>(answer: &StoreResult<T>) -> Word {
 /// A lease on a run, and what is known of the run under it.
 pub(super) struct Known {
     pub(super) lease: RunLease,
-    history_len: u64,
+    pub(super) history_len: u64,
+    /// Numbers of the items that the lease was shown.
+    pub(super) numbers: Vec<u64>,
+    pub(super) state: RunState,
     /// The number behind the last item that the lease was shown.
     pub(super) inbox_to: u64,
     /// The number behind the last item that the claim returned.
     claimed_to: u64,
 }
 
-impl Known {
-    /// How many items a commit up to this number takes out of an inbox of which the lease was shown so many; `None` if the number
-    /// is beyond what the lease was shown.
-    fn handled(&self, to: u64, shown: usize) -> Option<usize> {
-        let left = usize::try_from(self.inbox_to.checked_sub(to)?).ok()?;
-        Some(shown.saturating_sub(left))
-    }
-}
-
 /// A commit that was made, and the number of its lease.
-type Made = (Option<usize>, RunCommit);
+pub(super) type Made = (Option<usize>, RunCommit);
 
 /// A store and its book.
 pub(super) struct Driver {
@@ -73,10 +64,10 @@ pub(super) struct Driver {
     pub(super) requests: u64,
     pub(super) feed: FeedCursor,
     last: Vec<Made>,
-    said: u64,
+    pub(super) said: u64,
 }
 
-fn kind(k: usize) -> Kind {
+pub(super) fn kind(k: usize) -> Kind {
     Kind::new(["graph", "other"][k % 2]).unwrap()
 }
 
@@ -119,54 +110,16 @@ impl Driver {
         nth_latest(&self.runs, k).map_or_else(|| self.ctx.ids.next_run(), |run| run.id)
     }
 
-    pub(super) fn words(&mut self, prefix: &str) -> String {
-        self.said += 1;
-        format!("{prefix} {}", self.said)
+    fn note_run(&mut self, run: &NewRun) {
+        self.note_jobs(&run.step);
+        self.runs.retain(|old| old.id != run.id);
+        self.runs.push(run.clone());
     }
 
-    fn message(&mut self, plan: MessagePlan) -> RunMessage {
-        let MessagePlan { run, interrupts, reopens, ended } = plan;
-        let run = self.run(run);
-        let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
-        let expected_history_len = ended.map(|is_current| if is_current { length } else { length + 1 });
-        RunMessage { run, body: self.words("message"), interrupts, reopens, expected_history_len }
-    }
-
-    fn made_job(&mut self, run: RunId, plan: &JobPlan) -> NewJob {
-        let old = match plan.id {
-            JobIdPlan::Fresh => None,
-            JobIdPlan::Taken(k) | JobIdPlan::Again(k) => nth_latest(&self.jobs, k).cloned(),
-        };
-        if let (JobIdPlan::Again(_), Some(old)) = (plan.id, &old) {
-            return old.clone();
-        }
-        let payload = Payload::new("text/plain", self.words("payload").into_bytes());
-        let mut job = self.ctx.job_with(["q", "p"][plan.queue % 2], |spec| {
-            spec.run = Some(run);
-            spec.payload = payload;
-            spec.group = plan.group.map(|k| GroupName::new(["acme", "beta"][k % 2]).unwrap());
-            spec.group_cap = plan.group_cap.filter(|_| spec.group.is_some());
-            (spec.attempts, spec.stalls) = (plan.attempts, plan.stalls);
-            spec.keep_for = KeepFor { succeeded_ms: plan.keep_ms, failed_ms: plan.keep_ms };
-        });
-        job.due = plan.delay_ms.map_or(Due::Now, Due::DelayMs);
-        job.id = old.map_or(job.id, |old| old.id);
-        job
-    }
-
-    fn made_step(&mut self, run: RunId, plan: &StepPlan) -> RunStep {
-        let jobs: Vec<NewJob> = plan.jobs.iter().map(|job| self.made_job(run, job)).collect();
-        // The jobs that the step starts are the latest.
-        let known: Vec<JobId> = self.jobs.iter().chain(&jobs).map(|job| job.id).collect();
-        RunStep {
-            history: (0..plan.entries).map(|_| Bytes::from(self.words("entry"))).collect(),
-            jobs,
-            cancel: plan.cancel.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
-            messages: plan.messages.iter().map(|message| self.message(*message)).collect(),
-            wake: plan.wake_ms.map(Due::DelayMs),
-            state: plan.state,
-            stuck: plan.stuck.then(|| self.words("stuck")),
-            summary: self.words("summary"),
+    fn note_children(&mut self, seen: &mut Seen) {
+        for child in std::mem::take(&mut self.book.children) {
+            seen.insert("created by a step".to_owned());
+            self.note_run(&child);
         }
     }
 
@@ -181,10 +134,12 @@ impl Driver {
     pub(super) async fn step(&mut self, op: &Op, seen: &mut Seen) -> Checked {
         match op {
             Op::Create { by, runs } => self.create(*by, runs, seen).await,
-            Op::Claim { by, run, kinds, max, lease_ms } => {
+            Op::Claim { by, run, kinds, max, lease_ms, history_bytes_max } => {
                 let kinds = kinds.iter().map(|k| kind(*k)).collect();
                 let run = run.map(|k| self.run(k));
-                let claim = RunClaim { engine: engine(*by), kinds, run, max: *max, lease_ms: *lease_ms };
+                let claim = RunClaim::new(engine(*by), kinds);
+                let history_bytes_max = *history_bytes_max;
+                let claim = RunClaim { run, max: *max, lease_ms: *lease_ms, history_bytes_max, ..claim };
                 self.claim(*by, claim, seen).await
             }
             Op::Renew { by, renewals } => self.renew(*by, renewals, seen).await,
@@ -200,7 +155,7 @@ impl Driver {
             }
             Op::Flood { .. } => self.flood(op, seen).await,
             Op::Remove(runs) => self.remove(runs, seen).await,
-            Op::List { state, descending, limit } => self.list(*state, *descending, *limit).await,
+            Op::List { .. } => self.list(op, seen).await,
             Op::Advance { ms } => {
                 self.ctx.advance_ms(*ms).await;
                 Ok(())
@@ -214,8 +169,7 @@ impl Driver {
         let leased = nth_latest(&self.leases, k).filter(|_| is_lease).map(|known| known.lease.run);
         let run = leased.unwrap_or_else(|| self.run(k));
         let body = |n: usize| format!("{n} {}", "x".repeat(bytes));
-        let message =
-            |n| RunMessage { run, body: body(n), interrupts: false, reopens: false, expected_history_len: None };
+        let message = |n| RunMessage::new(run, body(n));
         self.send(0, (0..count).map(message).collect(), seen).await?;
         if leased.is_none() {
             return Ok(());
@@ -230,31 +184,20 @@ impl Driver {
         for plan in plans {
             let run = self.made_run(plan);
             should.push(self.book.create(&run, now));
-            if should.last() == Some(&Word::Ok) {
-                self.note_jobs(&run.step);
-                self.runs.retain(|old| old.id != run.id);
-                self.runs.push(run.clone());
+            if matches!(should.last(), Some(Word::Ok | Word::Restarted)) {
+                self.note_run(&run);
             }
+            self.note_children(seen);
             runs.push(run);
         }
         let answers = self.store(by).create_runs(runs).await.unwrap();
         seen.extend(should.iter().map(|should| format!("Create {should:?}")));
-        let is = |answer| if answer == Ok(RunCreated::Existing) { Word::Existing } else { word(&answer) };
-        equal("the creations", should, answers.into_iter().map(is).collect())
-    }
-
-    fn made_run(&mut self, plan: &RunPlan) -> NewRun {
-        let old = match plan.id {
-            IdPlan::Fresh => None,
-            IdPlan::Again(k) | IdPlan::Taken(k) => nth_latest(&self.runs, k).cloned(),
+        let is = |answer| match answer {
+            Ok(RunCreated::Existing) => Word::Existing,
+            Ok(RunCreated::Restarted) => Word::Restarted,
+            answer => word(&answer),
         };
-        if let (IdPlan::Again(_), Some(old)) = (plan.id, &old) {
-            return NewRun { step: self.made_step(old.id, &plan.step), ..old.clone() };
-        }
-        let id = old.map_or_else(|| self.ctx.ids.next_run(), |old| old.id);
-        let (name, input) = (self.words("name"), Bytes::from(self.words("input")));
-        let step = self.made_step(id, &plan.step);
-        NewRun { id, kind: kind(plan.kind), name, definition: "{}".into(), input, keep_ms: plan.keep_ms, step }
+        equal("the creations", should, answers.into_iter().map(is).collect())
     }
 
     async fn claim(&mut self, by: usize, mut claim: RunClaim, seen: &mut Seen) -> Checked {
@@ -304,6 +247,14 @@ impl Driver {
             ("claimed after its engine vanished", entry.inbox.is_empty() && !woken && claim.run.is_none()),
             ("claimed because it is time", woken),
             ("told of a job", entry.inbox.iter().any(|item| is_end(&item.item))),
+            ("told of a run", entry.inbox.iter().any(|item| matches!(item.item, RunItem::RunEnded(_)))),
+            ("told of a refused child", entry.inbox.iter().any(|i| matches!(i.item, RunItem::ChildRefused { .. }))),
+            ("claimed when it was stuck", entry.stuck.is_some()),
+            ("claimed when it was terminated", entry.state == RunState::Terminated),
+            ("claimed with a hole in its inbox", entry.inbox.windows(2).any(|two| two[0].number + 1 < two[1].number)),
+            ("claimed after two leases ran out", entry.stall_count + u32::from(entry.held.is_some()) > 1),
+            ("claimed with its history", run.input.is_some() && !run.history.is_empty()),
+            ("claimed with a part of its history", run.input.is_some() && run.segment_from > 0),
             ("an inbox of more items than a claim hands out", entry.inbox.len() > INBOX_ITEMS_MAX),
             ("an inbox that is larger than a claim hands out", run.inbox.len() < entry.inbox.len().min(100)),
         ] {
@@ -313,38 +264,24 @@ impl Driver {
         }
         let expires_at = now.plus_ms(claim.lease_ms);
         equal("the end of the lease", expires_at, run.expires_at)?;
-        equal("the name", (&new.kind, &new.name), (&run.kind, &run.name))?;
+        equal("the name", (&entry.kind, &new.name), (&run.kind, &run.name))?;
         equal("the definition", new.definition_hash(), run.definition_hash)?;
         equal("its creation", entry.created_at, run.created_at)?;
         equal("the length", entry.history.len() as u64, run.history_len)?;
         equal("woken", woken, run.woken)?;
         equal("its number", *entry.number.get_or_insert(run.number), run.number)?;
         equal("the run of this number", *self.numbers.entry(run.number).or_insert(entry.place), entry.place)?;
-        super::compare::check_inbox(&mut entry.inbox, &run.inbox)?;
+        super::compare::check_claimed(entry, claim, run)?;
+        let shown = super::compare::check_inbox(&mut entry.inbox, &run.inbox)?;
+        equal("the items that were passed", shown as u64, run.inbox_taken)?;
+        let next = if shown == entry.inbox.len() { entry.next } else { entry.inbox[shown - 1].number + 1 };
+        equal("the number behind the last item", next, run.inbox_to)?;
         let holder = Holder { lease: self.leases.len(), engine: claim.engine.clone(), expires_at };
-        self.book.hold(id, holder, run.inbox.len());
-        let &ClaimedRun { lease, history_len, inbox_to, .. } = run;
-        self.leases.push(Known { lease, history_len, inbox_to, claimed_to: inbox_to });
+        self.book.hold(id, holder);
+        let &ClaimedRun { lease, history_len, inbox_to, state, .. } = run;
+        let numbers = run.inbox.iter().map(|item| item.number).collect();
+        self.leases.push(Known { lease, history_len, numbers, state, inbox_to, claimed_to: inbox_to });
         Ok(())
-    }
-
-    fn made_commit(&mut self, plan: &CommitPlan) -> Made {
-        let lease = plan.lease.and_then(|k| self.leases.len().checked_sub(k + 1));
-        let forged = RunLease { run: self.run(0), token: Token::from_bits(7) };
-        let (token, known, claimed) =
-            lease.map(|at| &self.leases[at]).map_or((forged, 0, 0), |it| (it.lease, it.history_len, it.inbox_to));
-        let history_len = match plan.length {
-            LengthPlan::AsKnown => known,
-            LengthPlan::OneMore => known + 1,
-            LengthPlan::OneLess => known.saturating_sub(1),
-        };
-        let inbox_to = match plan.inbox {
-            InboxPlan::AsClaimed => claimed,
-            InboxPlan::Nothing => 0,
-            InboxPlan::Beyond => claimed + 1_000_000,
-        };
-        let step = self.made_step(token.run, &plan.step);
-        (lease, RunCommit { lease: token, history_len, inbox_to, lease_ms: plan.keep_ms, step })
     }
 
     async fn commit(&mut self, by: usize, plans: &[CommitPlan], seen: &mut Seen) -> Checked {
@@ -363,31 +300,45 @@ impl Driver {
         let mut all = Vec::new();
         for (lease, commit) in made {
             let lease = *lease;
-            let shown = lease.and_then(|at| self.book.shown.get(&at)).copied().unwrap_or_default();
-            let handled = match commit.inbox_to {
-                0 => Some(0),
-                to => lease.and_then(|at| self.leases[at].handled(to, shown)),
-            };
-            let (should, length) = self.book.commit(&CommitNote { lease, handled, commit }, now);
-            seen.insert(format!("Commit {should:?}"));
+            let before = self.book.runs.get(&commit.lease.run).map_or(0, |entry| entry.before(commit.inbox_to));
+            let (should, length) = self.book.commit(&CommitNote { lease, commit }, now);
+            seen.insert(match should {
+                Word::Unread(_) => "Commit Unread".to_owned(),
+                should => format!("Commit {should:?}"),
+            });
             if should == Word::Ok {
-                if commit.step.jobs.iter().any(|job| commit.step.cancel.contains(&job.id)) {
-                    seen.insert("cancelled by the step that started it".to_owned());
-                }
-                self.note_jobs(&commit.step);
-                if let Some(known) = lease.and_then(|at| self.leases.get_mut(at)) {
-                    known.history_len = length;
-                    if handled > Some(0) && commit.inbox_to > known.claimed_to {
-                        seen.insert("committed with items of a renewal".to_owned());
-                    }
-                    if handled < Some(shown) && known.inbox_to > known.claimed_to {
-                        seen.insert("committed without the last items of a renewal".to_owned());
-                    }
-                }
+                self.note_commit(lease, commit, (before, length), seen);
             }
             all.push((should, length));
         }
         all
+    }
+
+    /// Notes a commit that was made, with the items of its prefix and the length of the history afterwards.
+    fn note_commit(&mut self, lease: Option<usize>, commit: &RunCommit, made: (usize, u64), seen: &mut Seen) {
+        let (prefix, length) = made;
+        self.note_jobs(&commit.step);
+        self.note_children(seen);
+        let Some(known) = lease.and_then(|at| self.leases.get_mut(at)) else { return };
+        known.history_len = length;
+        let step = &commit.step;
+        for (what, so) in [
+            ("cancelled by the step that started it", step.jobs.iter().any(|job| step.cancel.contains(&job.id))),
+            ("committed with items of a renewal", prefix > 0 && commit.inbox_to > known.claimed_to),
+            (
+                "committed without the last items of a renewal",
+                commit.inbox_to < known.inbox_to && known.inbox_to > known.claimed_to,
+            ),
+            ("committed with single items", !commit.inbox_taken.is_empty()),
+            ("committed with all messages read", commit.requires_read_messages && prefix > 0),
+            ("a segment began", step.segment.is_some()),
+            ("a terminated run was cleaned up", step.state == RunState::Terminated),
+            ("ended with a result", step.result.is_some()),
+        ] {
+            if so {
+                seen.insert(what.to_owned());
+            }
+        }
     }
 
     async fn send_commits(&mut self, by: usize, made: Vec<Made>, should: Vec<(Word, u64)>) -> Checked {
@@ -409,8 +360,23 @@ impl Driver {
         let answers = self.store(by).send_to_runs(messages.clone()).await.unwrap();
         let now = self.ctx.now().await;
         for (message, answer) in messages.iter().zip(answers) {
-            let before = self.book.runs.get(&message.run).map(|entry| (entry.state, entry.stuck.is_some()));
+            let entry = self.book.runs.get(&message.run);
+            let before = entry.filter(|_| message.reopens).map(|entry| (entry.state, entry.stuck.is_some()));
+            let known = entry.map_or(0, |entry| entry.next);
+            let (was_stuck, was_held) =
+                entry.map_or((false, false), |entry| (entry.stuck.is_some(), entry.held.is_some()));
             let should = self.book.send(message, now);
+            let next = self.book.runs.get(&message.run).map_or(0, |entry| entry.next);
+            for (what, so) in [
+                ("a repeated message", next == known),
+                ("a message to a stuck run", was_stuck && !message.reopens && !message.terminates),
+                ("terminated when it was stuck", was_stuck && message.terminates),
+                ("terminated when it was held", was_held && message.terminates),
+            ] {
+                if so && should == Word::Ok {
+                    seen.insert(what.to_owned());
+                }
+            }
             seen.insert(format!("Send {should:?}"));
             match before {
                 Some((RunState::Running, true)) if should == Word::Ok => seen.insert("opened when it was stuck".into()),
@@ -439,15 +405,36 @@ impl Driver {
         Ok(())
     }
 
-    async fn list(&self, state: Option<RunState>, descending: bool, limit: u32) -> Checked {
+    async fn list(&self, op: &Op, seen: &mut Seen) -> Checked {
+        let &Op::List { state, filter, descending, limit } = op else { return Ok(()) };
         let order = if descending { ListOrder::Descending } else { ListOrder::Ascending };
-        let mut should = self.book.list(state);
+        let list = RunList { state, order, ..RunList::new(limit) };
+        let acme = |value: &str| RunLabel { name: "tenant".to_owned(), value: value.to_owned() };
+        let list = match filter {
+            FilterPlan::None => list,
+            FilterPlan::Kind(k) => RunList { kind: Some(kind(k).to_string()), ..list },
+            FilterPlan::Stuck(stuck) => RunList { stuck: Some(stuck), ..list },
+            FilterPlan::Parent(k) => RunList { parent: Some(self.run(k)), ..list },
+            FilterPlan::Label(k) => RunList { label: Some(acme(["acme", "beta", "none"][k % 3])), ..list },
+        };
+        let label = list.label.clone();
+        let wanted = |entry: &Entry| {
+            state.is_none_or(|state| entry.state == state)
+                && list.kind.as_deref().is_none_or(|kind| entry.kind.as_str() == kind)
+                && list.stuck.is_none_or(|stuck| entry.stuck.is_some() == stuck)
+                && list.parent.is_none_or(|parent| entry.parent == Some(parent))
+                && label.as_ref().is_none_or(|label| entry.labels.get(&label.name) == Some(&label.value))
+        };
+        let mut should = self.book.list(wanted);
         if descending {
             should.reverse();
         }
+        if !should.is_empty() {
+            seen.insert(format!("a list by {}", format!("{filter:?}").split('(').next().unwrap_or_default()));
+        }
         let (mut is, mut cursor) = (Vec::new(), None);
         loop {
-            let page = self.ctx.store.list_runs(RunList { state, order, cursor, limit }).await.unwrap();
+            let page = self.ctx.store.list_runs(RunList { cursor, ..list.clone() }).await.unwrap();
             is.extend(page.runs.iter().map(|run| run.id));
             cursor = page.cursor;
             if cursor.is_none() || is.len() > should.len() {

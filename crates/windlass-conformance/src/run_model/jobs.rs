@@ -213,7 +213,9 @@ impl Driver {
                 claimed_at,
                 at: now,
                 error: error.map(|failure| failure.message.clone()),
+                class: error.map(|failure| failure.class),
                 outputs: outputs.unwrap_or_default(),
+                result: job.filter(|job| job.state == State::Succeeded).and_then(|job| job.result.clone()),
             };
             seen.insert(format!("the end of a job: {state:?}"));
             let batch = if listed { self.book.next_number() } else { batch };

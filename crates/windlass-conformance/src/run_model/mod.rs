@@ -9,7 +9,9 @@ mod caps;
 mod choose;
 mod compare;
 mod drive;
+mod entry;
 mod jobs;
+mod made;
 mod op;
 mod renew;
 
@@ -35,6 +37,8 @@ const WANTED: &[&str] = &[
     "Create Existing",
     "Create Taken",
     "Create Invalid",
+    "Create Restarted",
+    "Create Refused",
     "Create Duplicate",
     "Renew Ok",
     "Renew Lost",
@@ -54,6 +58,29 @@ const WANTED: &[&str] = &[
     "Commit Invalid",
     "Commit Duplicate",
     "Commit Missing",
+    "Commit Unread",
+    "committed with single items",
+    "committed with all messages read",
+    "created by a step",
+    "told of a run",
+    "told of a refused child",
+    "a segment began",
+    "ended with a result",
+    "claimed when it was stuck",
+    "claimed when it was terminated",
+    "claimed with a hole in its inbox",
+    "claimed after two leases ran out",
+    "claimed with its history",
+    "claimed with a part of its history",
+    "a terminated run was cleaned up",
+    "a repeated message",
+    "a message to a stuck run",
+    "terminated when it was stuck",
+    "terminated when it was held",
+    "a list by Kind",
+    "a list by Stuck",
+    "a list by Parent",
+    "a list by Label",
     "Send Ok",
     "Send Refused",
     "Send Missing",

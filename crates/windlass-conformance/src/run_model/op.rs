@@ -1,7 +1,7 @@
 //! One step of a random sequence about runs. Runs, leases and jobs are named by how many were named
 //! after them (0 is the latest), so that a step still means something when the steps before it were taken away.
 
-use windlass_core::store::{RunState, SweepKind};
+use windlass_core::store::{RunReuse, RunState, SweepKind};
 
 /// A message, to be sent or to be part of a step.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,9 @@ pub(super) struct MessagePlan {
     pub(super) reopens: bool,
     /// Only for an ended run: with its history as it is, or with one entry more.
     pub(super) ended: Option<bool>,
+    pub(super) terminates: bool,
+    /// The id of the message, of a few.
+    pub(super) id: Option<u64>,
 }
 
 /// Under which id a step starts a job.
@@ -48,6 +51,24 @@ pub(super) struct StepPlan {
     pub(super) wake_ms: Option<u64>,
     pub(super) state: RunState,
     pub(super) stuck: bool,
+    pub(super) runs: Vec<ChildPlan>,
+    pub(super) publishes: bool,
+    pub(super) labels: Option<usize>,
+    /// Gives a result and an error, if it ends the run or should not.
+    pub(super) has_end: bool,
+    /// Begins a segment of this kind, after so many of the entries.
+    pub(super) segment: Option<(usize, u32)>,
+}
+
+/// A run that a step creates.
+#[derive(Clone, Debug)]
+pub(super) struct ChildPlan {
+    pub(super) id: IdPlan,
+    pub(super) reuse: RunReuse,
+    /// Ends in its first step.
+    pub(super) ends: bool,
+    /// Names another parent, which is refused.
+    pub(super) is_stranger: bool,
 }
 
 /// Under which id a run is created.
@@ -74,6 +95,11 @@ pub(super) struct RunPlan {
     pub(super) id: IdPlan,
     pub(super) kind: usize,
     pub(super) keep_ms: Option<u64>,
+    pub(super) parent: Option<usize>,
+    pub(super) reuse: RunReuse,
+    pub(super) nonce: Option<u64>,
+    pub(super) labels: Option<usize>,
+    pub(super) job_results: bool,
     pub(super) step: StepPlan,
 }
 
@@ -85,6 +111,9 @@ pub(super) enum InboxPlan {
     Beyond,
 }
 
+/// Which items a commit takes, beside a prefix: those of the ones that the lease was shown whose bit is set.
+pub(super) type TakenPlan = Option<u64>;
+
 /// A commit.
 #[derive(Clone, Debug)]
 pub(super) struct CommitPlan {
@@ -92,6 +121,8 @@ pub(super) struct CommitPlan {
     pub(super) lease: Option<usize>,
     pub(super) length: LengthPlan,
     pub(super) inbox: InboxPlan,
+    pub(super) taken: TakenPlan,
+    pub(super) requires_read: bool,
     pub(super) keep_ms: Option<u64>,
     pub(super) step: StepPlan,
 }
@@ -139,6 +170,16 @@ pub(super) enum JobChange {
     Promote,
 }
 
+/// A filter of a list, beside the state.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FilterPlan {
+    None,
+    Kind(usize),
+    Stuck(bool),
+    Parent(usize),
+    Label(usize),
+}
+
 /// One step. `by` is the engine that makes it; each has a handle of its own where the store can be opened twice.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
@@ -152,6 +193,7 @@ pub(super) enum Op {
         kinds: Vec<usize>,
         max: u32,
         lease_ms: u64,
+        history_bytes_max: u32,
     },
     Renew {
         by: usize,
@@ -180,6 +222,7 @@ pub(super) enum Op {
     Remove(Vec<usize>),
     List {
         state: Option<RunState>,
+        filter: FilterPlan,
         descending: bool,
         limit: u32,
     },

@@ -1,9 +1,9 @@
 //! Renews leases of runs, and compares what the renewals return.
 
 use super::Seen;
-use super::book::Word;
 use super::compare::check_inbox;
 use super::drive::{Checked, Driver, equal, word};
+use super::entry::Word;
 use super::op::{InboxPlan, RenewalPlan};
 use std::collections::BTreeSet;
 use windlass_core::id::Token;
@@ -16,8 +16,6 @@ struct Made {
     /// The number of the lease; `None` for one that was made up.
     lease: Option<usize>,
     from: InboxPlan,
-    /// Items of the inbox before the first one that the renewal returns.
-    skipped: usize,
 }
 
 impl Driver {
@@ -25,14 +23,13 @@ impl Driver {
         let lease = plan.lease.and_then(|k| self.leases.len().checked_sub(k + 1));
         let forged = RunLease { run: self.run(0), token: Token::from_bits(7) };
         let (token, behind) = lease.map_or((forged, 0), |at| (self.leases[at].lease, self.leases[at].inbox_to));
-        let shown = lease.and_then(|at| self.book.shown.get(&at)).copied().unwrap_or_default();
-        let (inbox_from, skipped) = match plan.from {
-            InboxPlan::AsClaimed => (behind, shown),
-            InboxPlan::Nothing => (0, 0),
-            InboxPlan::Beyond => (behind + 1_000_000, 0),
+        let inbox_from = match plan.from {
+            InboxPlan::AsClaimed => behind,
+            InboxPlan::Nothing => 0,
+            InboxPlan::Beyond => behind + 1_000_000,
         };
         let renewal = RunRenewal { lease: token, lease_ms: plan.lease_ms, inbox_from };
-        Made { renewal, lease, from: plan.from, skipped }
+        Made { renewal, lease, from: plan.from }
     }
 
     pub(super) async fn renew(&mut self, by: usize, plans: &[RenewalPlan], seen: &mut Seen) -> Checked {
@@ -44,8 +41,7 @@ impl Driver {
         for (made, answer) in made.iter().zip(answers) {
             let held = self.book.runs.get(&made.renewal.lease.run).and_then(|entry| entry.held.as_ref());
             let has_ended = held.is_some_and(|held| held.expires_at <= now);
-            let is_beyond = matches!(made.from, InboxPlan::Beyond);
-            let should = self.book.renew(&made.renewal, made.lease, is_beyond, now);
+            let should = self.book.renew(&made.renewal, made.lease, now);
             seen.insert(format!("Renew {should:?}"));
             equal("the renewal", should, word(&answer))?;
             if should != Word::Ok {
@@ -67,9 +63,9 @@ impl Driver {
     fn renewed(&mut self, made: &Made, answer: &RunRenewed, now: Timestamp, seen: &mut Seen) -> Checked {
         let entry = self.book.runs.get_mut(&made.renewal.lease.run).ok_or("it is not in the book")?;
         equal("the end of the lease", now.plus_ms(made.renewal.lease_ms), answer.expires_at)?;
-        let rest = entry.inbox.get_mut(made.skipped..).ok_or("the inbox is shorter than what the lease was shown")?;
-        check_inbox(rest, &answer.inbox)?;
-        let count = answer.inbox.len();
+        let skipped = entry.before(made.renewal.inbox_from);
+        let rest = entry.inbox.get_mut(skipped..).ok_or("the inbox is shorter than what the lease was shown")?;
+        let count = check_inbox(rest, &answer.inbox)?;
         let is_new = matches!(made.from, InboxPlan::AsClaimed);
         for (what, so) in [
             ("renewed without new items", is_new && count == 0),
@@ -83,14 +79,15 @@ impl Driver {
         }
         equal("the items that were passed", count as u64, answer.inbox_taken)?;
         let Some(at) = made.lease else { return Err("a lease that was made up is renewed".to_owned()) };
-        let (known, shown) = (&mut self.leases[at], self.book.shown.entry(at).or_default());
-        // The numbers of the items that the lease was shown before and that nobody has handled.
-        let first = known.inbox_to.saturating_sub(*shown as u64);
-        let inbox_to = first + (made.skipped + count) as u64;
+        let is_all = count == rest.len();
+        let last = count.checked_sub(1).map_or(made.renewal.inbox_from, |last| rest[last].number + 1);
+        let inbox_to = if is_all { entry.next } else { last };
         equal("the number behind the last item", inbox_to, answer.inbox_to)?;
-        if inbox_to > known.inbox_to {
-            (known.inbox_to, *shown) = (inbox_to, made.skipped + count);
-        }
+        let known = &mut self.leases[at];
+        known.numbers.extend(answer.inbox.iter().map(|item| item.number));
+        known.numbers.sort_unstable();
+        known.numbers.dedup();
+        known.inbox_to = known.inbox_to.max(inbox_to);
         Ok(())
     }
 }

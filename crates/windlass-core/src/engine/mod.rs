@@ -47,7 +47,7 @@ pub use numbers::{NumberHasher, NumberMap};
 pub use queue_map::QueueMap;
 pub use rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, GroupLimits, Lane, LaneId, Ord64, Parked, Queue, QueueId,
-    Record, ReportMemo, Row, RunRow, Sub, Worker,
+    Record, ReportMemo, Row, RunRow, RunValue, Sub, Worker,
 };
 pub use runs::{PreparedCommit, PreparedRun};
 pub use scan::{Cursor, CursorPosition, JobScan, SCAN_MAX, question, spec_contains};

@@ -351,6 +351,28 @@ pub struct RunRow {
     pub finished_at: Option<Timestamp>,
     /// How long it is kept then.
     pub keep_ms: u64,
+    /// The run that created it.
+    pub parent: Option<RunId>,
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// The ends of its jobs come with the results of the jobs.
+    pub job_results: bool,
+    /// The error of the step that ended it.
+    pub error: Option<String>,
+    /// The number of the first entry of its segment.
+    pub segment_from: u64,
+    /// The bytes of its input and of the entries of its segment.
+    pub segment_bytes: u64,
+    /// Leases that have run out since its last commit.
+    pub stall_count: u32,
+    /// Messages in its inbox.
+    pub unread_messages: u64,
+    /// Numbers between `inbox_first` and `inbox_next` whose items were taken already.
+    pub inbox_holes: u64,
+    /// How many message ids were delivered to it.
+    pub message_ids: u64,
+    /// The engine that made its last commit.
+    pub committed_by: Option<WorkerId>,
 }
 
 impl RunRow {
@@ -358,20 +380,63 @@ impl RunRow {
     pub fn look_at(&self) -> Option<Timestamp> {
         match &self.held {
             Some(held) => Some(held.expires_at),
-            None if self.rests() || self.ready.is_some() => None,
+            None if self.state.is_terminal() || self.ready.is_some() => None,
             None => self.wake_at,
         }
     }
 
     /// When it goes.
     pub fn remove_at(&self) -> Option<Timestamp> {
-        self.finished_at.map(|at| at.plus_ms(self.keep_ms))
+        self.finished_at.filter(|_| self.rests()).map(|at| at.plus_ms(self.keep_ms))
     }
 
-    /// True when nobody advances it: it has ended, or it is stuck.
+    /// True when nobody advances it: it has ended and, if it was terminated, an engine has cleaned up after it; or it is stuck.
     pub fn rests(&self) -> bool {
-        self.state.is_terminal() || self.stuck.is_some()
+        match self.state {
+            RunState::Running => self.stuck.is_some(),
+            RunState::Terminated => self.held.is_none() && !self.has_items(),
+            RunState::Succeeded | RunState::Failed | RunState::Cancelled | RunState::TimedOut => true,
+        }
     }
+
+    /// True when a claim that names the run may have it, if no engine holds it. A stuck run is claimed when its wake-up has come,
+    /// a terminated one while there are items in its inbox.
+    pub fn is_claimable(&self, now: Timestamp) -> bool {
+        match self.state {
+            RunState::Running => self.stuck.is_none() || self.is_due(now),
+            RunState::Terminated => self.has_items(),
+            RunState::Succeeded | RunState::Failed | RunState::Cancelled | RunState::TimedOut => false,
+        }
+    }
+
+    /// True when its wake-up has come.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.wake_at.is_some_and(|at| at <= now)
+    }
+
+    /// True when there are items in its inbox.
+    pub fn has_items(&self) -> bool {
+        self.inbox_first < self.inbox_next
+    }
+
+    /// How many items there are in its inbox.
+    pub fn inbox_len(&self) -> u64 {
+        self.inbox_next.saturating_sub(self.inbox_first).saturating_sub(self.inbox_holes)
+    }
+}
+
+/// A value of a run that is kept apart from its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunValue {
+    /// The values that it publishes.
+    Published,
+    /// Its result.
+    Result,
+}
+
+impl RunValue {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Published, Self::Result];
 }
 
 /// A job to insert: the record and what it was asked to be.

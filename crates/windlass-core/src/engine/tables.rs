@@ -5,7 +5,7 @@
 use super::queue_map::QueueMap;
 use super::rows::{
     ClaimMemo, DedupRow, Extra, Fresh, Group, GroupId, Lane, LaneId, Ord64, Parked, Queue, QueueId, Record, ReportMemo,
-    Row, RunRow, Sub, Worker,
+    Row, RunRow, RunValue, Sub, Worker,
 };
 use crate::error::Result;
 use crate::id::{JobId, RunId};
@@ -328,6 +328,16 @@ pub trait RunTables {
     fn set_run_aside(&mut self, id: RunId) -> Result<()>;
     /// Keeps what a run is about: its definition and its input.
     fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()>;
+    /// Replaces its input.
+    fn put_run_input(&mut self, id: RunId, input: Bytes) -> Result<()>;
+    /// Replaces a value of it; `None` removes the value.
+    fn put_run_value(&mut self, id: RunId, value: RunValue, bytes: Option<Bytes>) -> Result<()>;
+    /// A value of it.
+    fn run_value(&mut self, id: RunId, value: RunValue) -> Result<Option<Bytes>>;
+    /// Keeps the hash of a message id in a slot, in place of what was there.
+    fn put_message_id(&mut self, id: RunId, slot: u64, hash: [u8; 16]) -> Result<()>;
+    /// True when the hash of a message id is in one of the slots.
+    fn has_message_id(&mut self, id: RunId, hash: [u8; 16]) -> Result<bool>;
     /// Its definition.
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>>;
     /// Its input.
@@ -343,6 +353,8 @@ pub trait RunTables {
     fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>>;
     /// Forgets items from number `from` on and before `to`.
     fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()>;
+    /// Forgets single items of a run's inbox.
+    fn remove_inbox_items(&mut self, id: RunId, numbers: &[u64]) -> Result<()>;
     /// Runs of a kind that have something to do and that nobody holds, in their order.
     fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>>;
     /// Runs that time gave something to do by `until`, earliest first.

@@ -22,6 +22,8 @@ pub struct SparseSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub heartbeat_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup: Option<Dedup>,
@@ -44,6 +46,7 @@ impl SparseSpec {
             group_cap: spec.group_cap,
             custom_id: spec.custom_id.clone(),
             timeout_ms: spec.timeout_ms,
+            heartbeat_ms: spec.heartbeat_ms,
             retry: (spec.retry != RetryPolicy::default()).then(|| spec.retry.clone()),
             dedup: spec.dedup.clone(),
             keep_for: Some(spec.keep_for).filter(|keep| *keep != KeepFor::default()),
@@ -68,6 +71,7 @@ impl SparseSpec {
             group_cap: self.group_cap.or(spec.group_cap),
             custom_id: self.custom_id,
             timeout_ms: self.timeout_ms,
+            heartbeat_ms: self.heartbeat_ms,
             retry: self.retry.unwrap_or_default(),
             dedup: self.dedup,
             keep_for: self.keep_for.unwrap_or(spec.keep_for),

@@ -159,6 +159,9 @@ pub struct JobSpec {
     pub stalls: u32,
     /// How long one attempt may take.
     pub timeout_ms: Option<u64>,
+    /// The longest time that a handler may run without reporting progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_ms: Option<u64>,
     /// How long to wait between attempts.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -209,6 +212,7 @@ impl JobSpec {
             attempts: attempts_default(),
             stalls: stalls_default(),
             timeout_ms: None,
+            heartbeat_ms: None,
             retry: RetryPolicy::default(),
             labels: Labels::default(),
             group: None,
@@ -228,15 +232,8 @@ impl JobSpec {
         self.retry.check()?;
         check_budget("attempts", self.attempts, 1)?;
         check_budget("stalls", self.stalls, 0)?;
-        match self.timeout_ms {
-            Some(0) => {
-                return Err(Error::invalid("timeout_ms", "is 0; leave it out for no timeout"));
-            }
-            Some(ms) if ms > TIMEOUT_MS_MAX => {
-                return Err(Error::limit("timeout_ms", TIMEOUT_MS_MAX, ms));
-            }
-            _ => {}
-        }
+        check_timeout("timeout_ms", self.timeout_ms)?;
+        check_timeout("heartbeat_ms", self.heartbeat_ms)?;
         if self.labels.len() > JOB_LABELS_MAX {
             return Err(Error::limit("labels", JOB_LABELS_MAX as u64, self.labels.len() as u64));
         }
@@ -291,6 +288,14 @@ impl JobSpec {
             }
         };
         hash.finalize().as_bytes()[..16].try_into().ok()
+    }
+}
+
+fn check_timeout(field: &'static str, timeout_ms: Option<u64>) -> Result<()> {
+    match timeout_ms {
+        Some(0) => Err(Error::invalid(field, "is 0; leave it out for no timeout")),
+        Some(ms) if ms > TIMEOUT_MS_MAX => Err(Error::limit(field, TIMEOUT_MS_MAX, ms)),
+        _ => Ok(()),
     }
 }
 
@@ -371,6 +376,9 @@ impl NewJob {
         }
         if let Some(cap) = spec.group_cap {
             text(&cap.to_string());
+        }
+        if let Some(ms) = spec.heartbeat_ms {
+            text(&format!("heartbeat {ms}"));
         }
         hash.update(&spec.priority.to_le_bytes()).update(&[u8::from(spec.lifo)]);
         hash.update(&spec.attempts.to_le_bytes()).update(&spec.stalls.to_le_bytes());

@@ -47,9 +47,10 @@ fn the_defaults_are_those_of_the_contract() {
 
 #[test]
 fn what_makes_no_sense_is_refused_by_the_name_of_its_field() {
-    let cases: [(&str, Change); 15] = [
+    let cases: [(&str, Change); 16] = [
         ("attempts", |j| j.spec.attempts = 0),
         ("timeout_ms", |j| j.spec.timeout_ms = Some(0)),
+        ("heartbeat_ms", |j| j.spec.heartbeat_ms = Some(0)),
         ("run_at", |j| j.due = Due::At(Timestamp::from_ms(-1))),
         ("run_at", |j| j.due = Due::At("9999-01-01T00:00:00Z".parse().unwrap())),
         ("run_at", |j| j.due = Due::At(Timestamp::from_ms(i64::MAX))),
@@ -77,12 +78,13 @@ fn what_makes_no_sense_is_refused_by_the_name_of_its_field() {
 #[test]
 fn what_is_too_much_is_refused_with_its_bound() {
     let year = RETRY_DELAY_MS_MAX;
-    let cases: [(&str, u64, u64, Change); 17] = [
+    let cases: [(&str, u64, u64, Change); 18] = [
         ("attempts", 10_000, 10_001, |j| j.spec.attempts = 10_001),
         ("attempts", 10_000, u64::from(u32::MAX), |j| j.spec.attempts = u32::MAX),
         ("stalls", 10_000, 10_001, |j| j.spec.stalls = 10_001),
         ("timeout_ms", TIMEOUT_MS_MAX, TIMEOUT_MS_MAX + 1, |j| j.spec.timeout_ms = Some(TIMEOUT_MS_MAX + 1)),
         ("timeout_ms", TIMEOUT_MS_MAX, u64::MAX, |j| j.spec.timeout_ms = Some(u64::MAX)),
+        ("heartbeat_ms", TIMEOUT_MS_MAX, TIMEOUT_MS_MAX + 1, |j| j.spec.heartbeat_ms = Some(TIMEOUT_MS_MAX + 1)),
         ("delay_ms", year, year + 1, |j| j.due = Due::DelayMs(RETRY_DELAY_MS_MAX + 1)),
         ("delay_ms", year, u64::MAX, |j| j.due = Due::DelayMs(u64::MAX)),
         ("labels", 16, 17, |j| j.spec.labels = labels(17)),
@@ -105,11 +107,12 @@ fn what_is_too_much_is_refused_with_its_bound() {
 
 #[test]
 fn everything_passes_at_its_bound() {
-    let cases: [Change; 15] = [
+    let cases: [Change; 16] = [
         |j| (j.spec.attempts, j.spec.stalls) = (1, 0),
         |j| (j.spec.attempts, j.spec.stalls) = (10_000, 10_000),
         |j| j.spec.timeout_ms = Some(1),
         |j| j.spec.timeout_ms = Some(TIMEOUT_MS_MAX),
+        |j| j.spec.heartbeat_ms = Some(TIMEOUT_MS_MAX),
         |j| j.due = Due::At(Timestamp::from_ms(0)),
         |j| j.due = Due::At(Timestamp::MAX),
         |j| j.due = Due::DelayMs(RETRY_DELAY_MS_MAX),
@@ -148,6 +151,7 @@ fn single_changes() -> Vec<Change> {
         attempts: _,
         stalls: _,
         timeout_ms: _,
+        heartbeat_ms: _,
         retry: _,
         labels: _,
         group: _,
@@ -172,6 +176,8 @@ fn single_changes() -> Vec<Change> {
         |j| j.spec.stalls = 4,
         |j| j.spec.timeout_ms = Some(1),
         |j| j.spec.timeout_ms = Some(2),
+        |j| j.spec.heartbeat_ms = Some(1),
+        |j| j.spec.heartbeat_ms = Some(2),
         |j| j.spec.retry = RetryPolicy::None,
         |j| j.spec.retry = RetryPolicy::Fixed { delay_ms: 1 },
         |j| j.spec.retry = RetryPolicy::Delays { delays_ms: vec![1] },

@@ -44,6 +44,11 @@ pub(super) fn damaged(how: &str) -> Error {
 pub(super) struct Reader<'b>(&'b [u8]);
 
 impl<'b> Reader<'b> {
+    /// True when nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn slice(&mut self, len: usize) -> Result<&'b [u8]> {
         let (head, tail) = self.0.split_at_checked(len).ok_or_else(|| damaged("it is cut short"))?;
         self.0 = tail;
@@ -83,17 +88,25 @@ pub(super) fn write_json(value: &impl Serialize, to: &mut Vec<u8>) -> Result<()>
     write_bytes(&text, to)
 }
 
-/// A struct, field by field. The compiler notices one that is missing.
+/// A struct, field by field. The compiler notices one that is missing. Values of earlier versions end before the fields that
+/// were added, and have the defaults that are given here.
 macro_rules! stored {
     ($type:ident { $($field:ident),+ $(,)? }) => {
+        $crate::kv::codec::stored!($type { $($field),+ } added {});
+    };
+    ($type:ident { $($field:ident),+ $(,)? } added { $($new:ident: $default:expr),* $(,)? }) => {
         impl $crate::kv::codec::Stored for $type {
             fn write(&self, to: &mut Vec<u8>) -> $crate::error::Result<()> {
                 $($crate::kv::codec::Stored::write(&self.$field, to)?;)+
+                $($crate::kv::codec::Stored::write(&self.$new, to)?;)*
                 Ok(())
             }
 
             fn read(from: &mut $crate::kv::codec::Reader<'_>) -> $crate::error::Result<Self> {
-                Ok(Self { $($field: $crate::kv::codec::Stored::read(from)?),+ })
+                Ok(Self {
+                    $($field: $crate::kv::codec::Stored::read(from)?,)+
+                    $($new: if from.is_empty() { $default } else { $crate::kv::codec::Stored::read(from)? },)*
+                })
             }
         }
     };

@@ -57,6 +57,9 @@ pub(super) enum Table {
     RunSeq = 38,
     RunState = 39,
     RunRemovable = 40,
+    RunValue = 41,
+    RunMessageSlot = 42,
+    RunMessageId = 43,
 }
 
 /// What a key is made of.
@@ -402,6 +405,12 @@ keys! {
     run_event = RunHistory(id: RunId, number: u64);
     run_inbox = RunInbox(id: RunId);
     run_item = RunInbox(id: RunId, number: u64);
+    run_values = RunValue(id: RunId);
+    run_value = RunValue(id: RunId, number: u64);
+    run_message_slots = RunMessageSlot(id: RunId);
+    run_message_slot = RunMessageSlot(id: RunId, slot: u64);
+    run_message_ids = RunMessageId(id: RunId);
+    run_message_id = RunMessageId(id: RunId, hash: [u8; 16]);
     runs_ready = RunReady();
     runs_ready_of = RunReady(kind: Kind);
     run_ready = RunReady(kind: Kind, place: u64, id: RunId);

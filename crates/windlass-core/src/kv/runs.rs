@@ -5,7 +5,7 @@ use super::db::Db;
 use super::keys::{Key, Range, Table, parts};
 use super::tables::KvTables;
 use super::{OrderedKv, keys};
-use crate::engine::{RunRow, RunTables, RunWalk};
+use crate::engine::{RunRow, RunTables, RunValue, RunWalk};
 use crate::error::Result;
 use crate::id::RunId;
 use crate::name::Kind;
@@ -78,6 +78,33 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
         self.db.put(&keys::run_input(id), &input)
     }
 
+    fn put_run_input(&mut self, id: RunId, input: Bytes) -> Result<()> {
+        self.db.put(&keys::run_input(id), &input)
+    }
+
+    fn put_run_value(&mut self, id: RunId, value: RunValue, bytes: Option<Bytes>) -> Result<()> {
+        match bytes {
+            Some(bytes) => self.db.put(&keys::run_value(id, value as u64), &bytes),
+            None => self.db.delete(&keys::run_value(id, value as u64)),
+        }
+    }
+
+    fn run_value(&mut self, id: RunId, value: RunValue) -> Result<Option<Bytes>> {
+        self.db.get(&keys::run_value(id, value as u64))
+    }
+
+    fn put_message_id(&mut self, id: RunId, slot: u64, hash: [u8; 16]) -> Result<()> {
+        if let Some(old) = self.db.get(&keys::run_message_slot(id, slot))? {
+            self.db.delete(&keys::run_message_id(id, old))?;
+        }
+        self.db.put(&keys::run_message_slot(id, slot), &hash)?;
+        self.db.put(&keys::run_message_id(id, hash), &())
+    }
+
+    fn has_message_id(&mut self, id: RunId, hash: [u8; 16]) -> Result<bool> {
+        Ok(self.db.get::<()>(&keys::run_message_id(id, hash))?.is_some())
+    }
+
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
         self.db.get(&keys::run_definition(id))
     }
@@ -116,7 +143,11 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
         for part in [keys::run_definition(id), keys::run_input(id), keys::run(id)] {
             self.db.delete(&part)?;
         }
-        self.db.clear(keys::run_history(id).under())?;
+        for part in
+            [keys::run_history(id), keys::run_values(id), keys::run_message_slots(id), keys::run_message_ids(id)]
+        {
+            self.db.clear(part.under())?;
+        }
         self.db.clear(keys::run_inbox(id).under())
     }
 
@@ -144,6 +175,10 @@ impl<K: OrderedKv> RunTables for KvTables<K> {
 
     fn trim_inbox(&mut self, id: RunId, from: u64, to: u64) -> Result<()> {
         (from..to).try_for_each(|number| self.db.delete(&keys::run_item(id, number)))
+    }
+
+    fn remove_inbox_items(&mut self, id: RunId, numbers: &[u64]) -> Result<()> {
+        numbers.iter().try_for_each(|number| self.db.delete(&keys::run_item(id, *number)))
     }
 
     fn ready_runs(&mut self, kind: &Kind, limit: usize) -> Result<Vec<RunId>> {

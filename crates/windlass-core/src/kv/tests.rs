@@ -394,22 +394,41 @@ fn a_damaged_item_of_a_long_inbox_hides_no_other() {
     let (run, kind) = (RunId::from_parts(0, 7), Kind::new("graph").unwrap());
     let mut bench = Bench::new();
     let (name, definition, input) = ("a".into(), "d".into(), "{}".into());
-    let new = NewRun { id: run, kind: kind.clone(), name, definition, input, keep_ms: None, step: RunStep::nothing() };
+    let new = NewRun { name, definition, input, ..NewRun::new(run, kind.clone()) };
     bench.step(|step| step.create_runs(PreparedRun::batch(vec![new])?)).unwrap().0.remove(0).unwrap();
-    let message =
-        |n: u32| RunMessage { run, body: n.to_string(), interrupts: false, reopens: false, expected_history_len: None };
+    let message = |n: u32| RunMessage::new(run, n.to_string());
     bench.step(|step| step.send_to_runs((0..1_500).map(message).collect())).unwrap();
     bench.tables.kv_mut().entries.insert(keys::run_item(run, 3).bytes().to_vec(), b"{".to_vec());
     let engine = WorkerId::new("e").unwrap();
-    let claim = RunClaim { engine, kinds: vec![kind], run: Some(run), max: 1, lease_ms: 60_000 };
+    let claim = RunClaim { run: Some(run), lease_ms: 60_000, ..RunClaim::new(engine, vec![kind]) };
     let (mut items, mut taken) = (0, 0);
     for _ in 0..2 {
         let claimed = bench.step(|step| step.claim_runs(&claim)).unwrap().0.runs.remove(0);
         items += claimed.inbox.len();
         taken += claimed.inbox_taken;
         let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: RunStep::nothing() };
+        let commit = RunCommit { inbox_to, ..RunCommit::new(lease, history_len, RunStep::nothing()) };
         bench.step(|step| step.commit_runs(PreparedCommit::batch(vec![commit])?)).unwrap().0.remove(0).unwrap();
     }
     assert_eq!((items, taken), (1_499, 1_500));
+}
+
+#[test]
+fn a_damaged_message_does_not_count_as_unread() {
+    let (run, kind) = (RunId::from_parts(0, 7), Kind::new("graph").unwrap());
+    let mut bench = Bench::new();
+    bench.step(|step| step.create_runs(PreparedRun::batch(vec![NewRun::new(run, kind.clone())])?)).unwrap();
+    bench.step(|step| step.send_to_runs((0..3).map(|n| RunMessage::new(run, n.to_string())).collect())).unwrap();
+    bench.tables.kv_mut().entries.insert(keys::run_item(run, 1).bytes().to_vec(), b"{".to_vec());
+    let claim = RunClaim { run: Some(run), ..RunClaim::new(WorkerId::new("e").unwrap(), vec![kind]) };
+    let claimed = bench.step(|step| step.claim_runs(&claim)).unwrap().0.runs.remove(0);
+    let numbers: Vec<u64> = claimed.inbox.iter().map(|item| item.number).collect();
+    assert_eq!((numbers, claimed.inbox_to, claimed.inbox_taken), (vec![0, 2], 3, 3));
+    let mut commit = |inbox_taken: Vec<u64>| {
+        let commit = RunCommit::new(claimed.lease, claimed.history_len, RunStep::nothing());
+        let commit = RunCommit { requires_read_messages: true, inbox_taken, ..commit };
+        bench.step(|step| step.commit_runs(PreparedCommit::batch(vec![commit])?)).unwrap().0.remove(0)
+    };
+    assert_eq!(commit(vec![0]), Err(Error::UnreadMessages { run, unread: 1 }));
+    commit(vec![0, 2]).unwrap();
 }

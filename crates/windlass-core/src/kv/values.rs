@@ -16,6 +16,7 @@ use crate::schedule::Schedule;
 use crate::store::{LogLine, LogStream, MinuteMetrics, QueueSettings, RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 stored!(Record {
@@ -73,6 +74,18 @@ stored!(RunRow {
     changed_at,
     finished_at,
     keep_ms,
+} added {
+    parent: None,
+    labels: Arc::default(),
+    job_results: false,
+    error: None,
+    segment_from: 0,
+    segment_bytes: u64::MAX,
+    stall_count: 0,
+    unread_messages: 0,
+    inbox_holes: 0,
+    message_ids: 0,
+    committed_by: None,
 });
 stored!(Held { token, worker, expires_at });
 stored!(LastReport { token, state });
@@ -128,6 +141,17 @@ macro_rules! stored_as_json {
         })+
     };
 }
+/// Labels of a run.
+impl Stored for Arc<BTreeMap<String, String>> {
+    fn write(&self, to: &mut Vec<u8>) -> Result<()> {
+        write_json(self.as_ref(), to)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        from.json().map(Self::new)
+    }
+}
+
 stored_as_json!(QueueSettings, GroupLimits, Meter, Labels, Worker, Schedule, RunItem);
 
 /// One of a few, by its place in a list that only grows at its end.

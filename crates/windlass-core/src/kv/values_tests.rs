@@ -285,3 +285,45 @@ fn limits_of_a_group_are_read_from_what_was_written_as_its_settings() {
     assert_eq!(limits, GroupLimits::default().with_settings(settings));
     assert_eq!(serde_json::to_string(&limits).unwrap(), written, "without a cap of runs the form is the same");
 }
+
+#[test]
+fn a_run_of_an_earlier_version_has_the_defaults_of_what_was_added() {
+    let row = RunRow {
+        id: RunId::from_parts(0, 1),
+        seq: 2,
+        kind: Kind::new("graph").unwrap(),
+        name: "a".into(),
+        definition_hash: [3; 16],
+        fingerprint: 4,
+        state: RunState::Running,
+        stuck: None,
+        summary: "".into(),
+        history_len: 5,
+        inbox_first: 6,
+        inbox_next: 7,
+        held: None,
+        last_token: None,
+        ready: None,
+        wake_at: None,
+        created_at: at(8),
+        changed_at: at(9),
+        finished_at: None,
+        keep_ms: 10,
+        parent: None,
+        labels: Arc::default(),
+        job_results: false,
+        error: None,
+        segment_from: 0,
+        segment_bytes: u64::MAX,
+        stall_count: 0,
+        unread_messages: 0,
+        inbox_holes: 0,
+        message_ids: 0,
+        committed_by: None,
+    };
+    let mut bytes = encode(&row).unwrap();
+    assert_eq!(decode::<RunRow>(&bytes).as_ref(), Ok(&row));
+    // Parent, labels, `job_results`, error, five long numbers and a short one, and the engine.
+    bytes.truncate(bytes.len() - (1 + 6 + 1 + 1 + 5 * 8 + 4 + 1));
+    assert_eq!(decode::<RunRow>(&bytes), Ok(row));
+}

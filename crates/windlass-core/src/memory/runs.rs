@@ -1,14 +1,14 @@
 //! Runs of the memory store.
 
 use super::tables::MemoryTables;
-use crate::engine::{NumberMap, RunRow, RunTables, RunWalk};
+use crate::engine::{NumberMap, RunRow, RunTables, RunValue, RunWalk};
 use crate::error::Result;
 use crate::id::RunId;
 use crate::name::Kind;
 use crate::store::{RunItem, RunState};
 use crate::time::Timestamp;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 #[derive(Debug, Default)]
 struct Texts {
@@ -16,6 +16,9 @@ struct Texts {
     input: Bytes,
     history: Vec<Bytes>,
     inbox: VecDeque<(u64, RunItem)>,
+    values: BTreeMap<RunValue, Bytes>,
+    message_slots: BTreeMap<u64, [u8; 16]>,
+    message_ids: HashSet<[u8; 16]>,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +93,37 @@ impl RunTables for MemoryTables {
         Ok(())
     }
 
+    fn put_run_input(&mut self, id: RunId, input: Bytes) -> Result<()> {
+        self.runs.texts.entry(id).or_default().input = input;
+        Ok(())
+    }
+
+    fn put_run_value(&mut self, id: RunId, value: RunValue, bytes: Option<Bytes>) -> Result<()> {
+        let values = &mut self.runs.texts.entry(id).or_default().values;
+        match bytes {
+            Some(bytes) => drop(values.insert(value, bytes)),
+            None => drop(values.remove(&value)),
+        }
+        Ok(())
+    }
+
+    fn run_value(&mut self, id: RunId, value: RunValue) -> Result<Option<Bytes>> {
+        Ok(self.runs.texts.get(&id).and_then(|texts| texts.values.get(&value)).cloned())
+    }
+
+    fn put_message_id(&mut self, id: RunId, slot: u64, hash: [u8; 16]) -> Result<()> {
+        let texts = self.runs.texts.entry(id).or_default();
+        if let Some(old) = texts.message_slots.insert(slot, hash) {
+            texts.message_ids.remove(&old);
+        }
+        texts.message_ids.insert(hash);
+        Ok(())
+    }
+
+    fn has_message_id(&mut self, id: RunId, hash: [u8; 16]) -> Result<bool> {
+        Ok(self.runs.texts.get(&id).is_some_and(|texts| texts.message_ids.contains(&hash)))
+    }
+
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
         Ok(self.runs.texts.get(&id).map(|texts| texts.definition.clone()))
     }
@@ -115,8 +149,8 @@ impl RunTables for MemoryTables {
     }
 
     fn inbox(&mut self, id: RunId, from: u64, limit: usize) -> Result<Vec<(u64, Option<RunItem>)>> {
-        let items = self.runs.texts.get(&id).into_iter().flat_map(|texts| &texts.inbox);
-        let found = items.filter(|(number, _)| *number >= from).take(limit);
+        let Some(texts) = self.runs.texts.get(&id) else { return Ok(Vec::new()) };
+        let found = texts.inbox.range(texts.inbox.partition_point(|(number, _)| *number < from)..).take(limit);
         Ok(found.map(|(number, item)| (*number, Some(item.clone()))).collect())
     }
 
@@ -125,6 +159,13 @@ impl RunTables for MemoryTables {
             while texts.inbox.front().is_some_and(|(number, _)| *number < to) {
                 texts.inbox.pop_front();
             }
+        }
+        Ok(())
+    }
+
+    fn remove_inbox_items(&mut self, id: RunId, numbers: &[u64]) -> Result<()> {
+        if let Some(texts) = self.runs.texts.get_mut(&id) {
+            texts.inbox.retain(|(number, _)| numbers.binary_search(number).is_err());
         }
         Ok(())
     }

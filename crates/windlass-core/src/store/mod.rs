@@ -10,6 +10,8 @@ mod feed;
 mod logs;
 mod messages;
 mod queue;
+mod run_items;
+mod run_steps;
 mod run_views;
 mod runs;
 mod schedules;
@@ -34,16 +36,23 @@ pub use feed::{
     FeedRequest, Transition, check_feed_events,
 };
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
-pub use messages::{RUN_CHANGED, RUN_NOT_ENDED, RunMessage};
+pub use messages::{
+    MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_CLEANED_UP, RUN_NOT_ENDED, RUN_TERMINATED, RunMessage, UNREAD_MESSAGES_MAX,
+};
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,
     RenewRequest, Renewal, Renewed, ReportRequest, Reported, ReportedAndClaimed, WorkMark, check_batch, check_max,
 };
-pub use run_views::{Run, RunChange, RunList, RunPage, RunRead, RunView};
+pub use run_items::{INBOX_ITEMS_MAX, InboxItem, JobEnd, RunEnd, RunItem, child_refused};
+pub use run_steps::{
+    PUBLISHED_BYTES_MAX, PUBLISHED_MAX, RUN_LABEL_NAME_BYTES_MAX, RUN_LABEL_VALUE_BYTES_MAX, RUN_LABELS_MAX, RunCommit,
+    RunCommitted, RunSegment, RunStep,
+};
+pub use run_views::{RUN_SCAN_MAX, Run, RunChange, RunLabel, RunList, RunPage, RunRead, RunView};
 pub use runs::{
-    ClaimedRun, DEFINITION_BYTES_MAX, INBOX_ITEMS_MAX, JobEnd, NewRun, RUN_KEPT_MS, RUN_PART_BYTES_MAX,
-    RUN_TEXT_BYTES_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem, RunLease, RunRenewal, RunRenewed,
-    RunState, RunStep, RunStore, RunsClaimed,
+    CLAIM_HISTORIES_BYTES_MAX, CLAIM_HISTORY_BYTES_MAX, ClaimedRun, DEFINITION_BYTES_MAX, NewRun, RUN_KEPT_MS,
+    RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, RunClaim, RunCreated, RunLease, RunRenewal, RunRenewed, RunReuse, RunState,
+    RunStore, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub(crate) use settings::check_cap;

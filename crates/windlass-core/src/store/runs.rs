@@ -7,11 +7,12 @@
 
 use super::messages::RunMessage;
 use super::queue::{check_batch, check_lease_ms, check_max};
+use super::run_items::InboxItem;
+use super::run_steps::{RunCommit, RunCommitted, RunStep, check_labels};
 use super::run_views::{RunList, RunPage, RunRead, RunView};
 use super::wire;
 use crate::error::{Error, Result};
-use crate::id::{JobId, RunId, Token};
-use crate::job::{Due, NewJob, State};
+use crate::id::{RunId, Token};
 use crate::name::{Kind, WorkerId};
 use crate::store::WorkMark;
 use crate::time::Timestamp;
@@ -26,8 +27,10 @@ pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
 pub const RUN_PART_BYTES_MAX: usize = 4 << 20;
 /// The longest name and the longest summary of a run, in bytes.
 pub const RUN_TEXT_BYTES_MAX: usize = 4_096;
-/// The most items of an inbox that a claim hands out at once.
-pub const INBOX_ITEMS_MAX: usize = 1_000;
+/// The most bytes of input and history that a claim hands out with one run.
+pub const CLAIM_HISTORY_BYTES_MAX: u32 = 1 << 20;
+/// The most bytes of input and history that a claim hands out with all its runs.
+pub const CLAIM_HISTORIES_BYTES_MAX: u64 = 4 << 20;
 /// How long an ended run is kept when nobody says: 14 days.
 pub const RUN_KEPT_MS: u64 = 14 * 24 * 3_600 * 1_000;
 
@@ -73,11 +76,16 @@ pub enum RunState {
     Failed,
     /// It was cancelled.
     Cancelled,
+    /// It took longer than it may.
+    TimedOut,
+    /// A message ended it, whatever its engine was doing.
+    Terminated,
 }
 
 impl RunState {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled, Self::TimedOut, Self::Terminated];
 
     /// True when it has ended.
     pub const fn is_terminal(self) -> bool {
@@ -91,6 +99,8 @@ impl RunState {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+            Self::Terminated => "terminated",
         }
     }
 }
@@ -112,16 +122,89 @@ pub struct NewRun {
     pub input: Bytes,
     /// How long it is kept when it has ended; [`RUN_KEPT_MS`] when nobody says.
     pub keep_ms: Option<u64>,
+    /// The run that created it. It gets the end of this run as an item of its inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
+    /// Labels, by which runs are listed: at most [`RUN_LABELS_MAX`](super::RUN_LABELS_MAX).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What to do when a run of this id has ended.
+    #[serde(default, skip_serializing_if = "RunReuse::is_never")]
+    pub reuse: RunReuse,
+    /// Tells a repeated call from another start under the same id: two starts with different nonces are different runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<Token>,
+    /// The ends of its jobs come with the results of the jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub job_results: bool,
     /// Its first step.
     pub step: RunStep,
 }
 
+/// What to do when a run is created under the id of one that has ended. A run that was terminated has ended when an engine has
+/// handled its last item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunReuse {
+    /// The id is taken.
+    #[default]
+    Never,
+    /// The run starts again, however it ended.
+    IfEnded,
+    /// The run starts again unless it succeeded.
+    IfNotSucceeded,
+}
+
+impl RunReuse {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+    const fn is_never(&self) -> bool {
+        matches!(self, Self::Never)
+    }
+
+    /// True when a run in this state may start again.
+    pub fn allows(self, state: RunState) -> bool {
+        match self {
+            Self::Never => false,
+            Self::IfEnded => state.is_terminal(),
+            Self::IfNotSucceeded => state.is_terminal() && state != RunState::Succeeded,
+        }
+    }
+}
+
 impl NewRun {
+    /// A run without a name, a definition and an input, whose first step decides nothing.
+    pub fn new(id: RunId, kind: Kind) -> Self {
+        Self {
+            id,
+            kind,
+            name: String::new(),
+            definition: Bytes::new(),
+            input: Bytes::new(),
+            keep_ms: None,
+            parent: None,
+            labels: BTreeMap::new(),
+            reuse: RunReuse::Never,
+            nonce: None,
+            job_results: false,
+            step: RunStep::nothing(),
+        }
+    }
+
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
         check_bytes("definition", self.definition.len(), DEFINITION_BYTES_MAX)?;
         check_bytes("input", self.input.len(), RUN_PART_BYTES_MAX)?;
         check_bytes("name", self.name.len(), RUN_TEXT_BYTES_MAX)?;
+        check_labels(&self.labels)?;
+        if self.parent == Some(self.id) {
+            return Err(Error::invalid("parent", "is the run itself; a run is created by another one"));
+        }
+        if self.step.state == RunState::Terminated {
+            return Err(Error::terminated_only(false));
+        }
+        if self.step.segment.is_some() {
+            return Err(Error::invalid("segment", "the first step of a run begins its first segment; leave it out"));
+        }
         self.step.check(self.id)
     }
 
@@ -143,11 +226,16 @@ impl NewRun {
             hash.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         hash.update(&self.keep_ms.unwrap_or(RUN_KEPT_MS).to_le_bytes());
+        // What most runs do not have is left out, so that they have the fingerprints of earlier versions.
+        let rare = (self.parent, &self.labels, self.nonce, self.job_results);
+        if rare != (None, &BTreeMap::new(), None, false) {
+            hash.update(&serde_json::to_vec(&rare).unwrap_or_default());
+        }
         u64::from_le_bytes(half(&hash.finalize())[..8].try_into().unwrap_or_default())
     }
 }
 
-fn half(hash: &blake3::Hash) -> [u8; 16] {
+pub(super) fn half(hash: &blake3::Hash) -> [u8; 16] {
     hash.as_bytes()[..16].try_into().unwrap_or_default()
 }
 
@@ -158,75 +246,6 @@ pub(super) fn check_bytes(field: &'static str, len: usize, max: usize) -> Result
     Ok(())
 }
 
-/// What an engine decided about a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunStep {
-    /// What is added to the history.
-    #[serde(default, with = "wire::base64_list")]
-    pub history: Vec<Bytes>,
-    /// Jobs of the run to enqueue, all or none. They name the run, and have neither a dedup key nor an id of their own
-    /// choosing. A queue's maximum length does not count for them: it holds off new work, and this is work that has begun.
-    #[serde(default)]
-    pub jobs: Vec<NewJob>,
-    /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
-    #[serde(default)]
-    pub cancel: Vec<JobId>,
-    /// Messages to other runs; those that are not there or have ended get none.
-    #[serde(default)]
-    pub messages: Vec<RunMessage>,
-    /// When the run has something to do even if nothing happens to it.
-    pub wake: Option<Due>,
-    /// Where it stands then.
-    pub state: RunState,
-    /// Why nobody can advance it: it rests until a message opens it again.
-    pub stuck: Option<String>,
-    /// A short text for listings.
-    #[serde(default)]
-    pub summary: String,
-}
-
-impl RunStep {
-    /// A step that decides nothing.
-    pub fn nothing() -> Self {
-        Self {
-            history: Vec::new(),
-            jobs: Vec::new(),
-            cancel: Vec::new(),
-            messages: Vec::new(),
-            wake: None,
-            state: RunState::Running,
-            stuck: None,
-            summary: String::new(),
-        }
-    }
-
-    /// Refuses what cannot be meant.
-    pub fn check(&self, run: RunId) -> Result<()> {
-        check_batch(self.history.len().max(self.jobs.len()).max(self.cancel.len()).max(self.messages.len()))?;
-        check_bytes("summary", self.summary.len(), RUN_TEXT_BYTES_MAX)?;
-        if let Some(stuck) = &self.stuck {
-            check_bytes("stuck", stuck.len(), RUN_TEXT_BYTES_MAX)?;
-        }
-        for entry in &self.history {
-            check_bytes("an entry of the history", entry.len(), RUN_PART_BYTES_MAX)?;
-        }
-        self.wake.map_or(Ok(()), Due::check)?;
-        self.messages.iter().try_for_each(RunMessage::check)?;
-        if self.state.is_terminal() && !self.jobs.is_empty() {
-            return Err(Error::invalid("jobs", "a step that ends its run starts none"));
-        }
-        self.jobs.iter().try_for_each(|job| {
-            if job.spec.run != Some(run) {
-                return Err(Error::invalid("run", format!("a job of a step names its run, which is {run}")));
-            }
-            if job.spec.dedup.is_some() || job.spec.custom_id.is_some() {
-                return Err(Error::invalid("dedup", "a job of a run has neither a dedup key nor a custom id"));
-            }
-            job.check()
-        })
-    }
-}
-
 /// What became of a run to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -235,6 +254,8 @@ pub enum RunCreated {
     Created,
     /// The very same run was there already.
     Existing,
+    /// A run of this id had ended, and has started again.
+    Restarted,
 }
 
 /// An engine asks for runs.
@@ -250,13 +271,29 @@ pub struct RunClaim {
     pub max: u32,
     /// For how long.
     pub lease_ms: u64,
+    /// Hands out the input of a run and the history of its segment with the claim, if they are at most so many bytes together
+    /// and the last commit of the run was not made by this engine. At most [`CLAIM_HISTORY_BYTES_MAX`]; 0 for none. All runs of
+    /// one claim have [`CLAIM_HISTORIES_BYTES_MAX`] together; the others come without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub history_bytes_max: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl RunClaim {
+    /// A claim of one run for 30 seconds, without its history.
+    pub fn new(engine: WorkerId, kinds: Vec<Kind>) -> Self {
+        Self { engine, kinds, run: None, max: 1, lease_ms: 30_000, history_bytes_max: 0 }
+    }
+
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
         check_max("max", self.max)?;
         check_lease_ms(self.lease_ms)?;
+        check_bytes("history_bytes_max", self.history_bytes_max as usize, CLAIM_HISTORY_BYTES_MAX as usize)?;
         if self.kinds.is_empty() {
             return Err(Error::invalid("kinds", "is empty; name at least one kind of run"));
         }
@@ -309,7 +346,7 @@ pub struct ClaimedRun {
     pub history_len: u64,
     /// What has happened to it and is not yet handled, oldest first; not always all of it.
     #[serde(default)]
-    pub inbox: Vec<RunItem>,
+    pub inbox: Vec<InboxItem>,
     /// To be told by the commit that has handled these.
     pub inbox_to: u64,
     /// How many items that commit takes from the inbox. More than `inbox` has when some of them cannot be read.
@@ -317,43 +354,34 @@ pub struct ClaimedRun {
     /// The time has come that it wanted to be woken at.
     #[serde(default)]
     pub woken: bool,
-}
-
-/// Something that has happened to a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "item", rename_all = "snake_case")]
-pub enum RunItem {
-    /// One of its jobs has ended.
-    JobEnded(JobEnd),
-    /// Somebody has something to say; only engines understand it.
-    Message {
-        /// When it came.
-        at: Timestamp,
-        /// What it says.
-        body: String,
-    },
-}
-
-/// The end of a job of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobEnd {
-    /// The job.
-    pub job: JobId,
-    /// How it ended; `None` when it was removed before it could.
-    pub state: Option<State>,
-    /// Attempts spent.
-    pub attempt: u32,
-    /// When it was last claimed.
+    /// Running, or terminated when only its remains have to be cleaned up.
+    #[serde(default = "running")]
+    pub state: RunState,
+    /// Why nobody could advance it. It stays stuck until a commit changes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claimed_at: Option<Timestamp>,
-    /// When it ended.
-    pub at: Timestamp,
-    /// What went wrong last, if it failed.
+    pub stuck: Option<String>,
+    /// The run that created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Named values for whoever comes after it.
+    pub parent: Option<RunId>,
+    /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outputs: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    /// Leases that have run out since its last commit.
+    #[serde(default)]
+    pub stall_count: u32,
+    /// The number of the first entry of its segment.
+    #[serde(default)]
+    pub segment_from: u64,
+    /// Its input, if the claim asked for it; see [`RunClaim::history_bytes_max`].
+    #[serde(default, with = "wire::base64_option", skip_serializing_if = "Option::is_none")]
+    pub input: Option<Bytes>,
+    /// All entries of its segment if there is an `input`, else none.
+    #[serde(default, with = "wire::base64_list", skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Bytes>,
+}
+
+const fn running() -> RunState {
+    RunState::Running
 }
 
 /// Extends the lease of a claimed run.
@@ -381,49 +409,9 @@ pub struct RunRenewed {
     pub expires_at: Timestamp,
     /// The inbox items from `inbox_from` on, oldest first. With many or large items not all of them: the next renewal returns more.
     #[serde(default)]
-    pub inbox: Vec<RunItem>,
+    pub inbox: Vec<InboxItem>,
     /// The number behind the last returned item, for the commit that handles the items and for the next renewal.
     pub inbox_to: u64,
     /// The number of items that were passed. Greater than the length of `inbox` if some of them cannot be read.
     pub inbox_taken: u64,
-}
-
-/// A step of a run, to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunCommit {
-    /// The proof.
-    pub lease: RunLease,
-    /// How long the history was when the step was thought out.
-    pub history_len: u64,
-    /// Up to where the inbox was handled: the `inbox_to` of the claim or of the last renewal, or 0 when nothing of it was.
-    pub inbox_to: u64,
-    /// The lease is kept for so long, because there is more to come; `None` lets go of it.
-    pub lease_ms: Option<u64>,
-    /// What was decided.
-    pub step: RunStep,
-}
-
-impl RunCommit {
-    /// Refuses what cannot be meant.
-    pub fn check(&self) -> Result<()> {
-        self.lease_ms.map_or(Ok(()), check_lease_ms)?;
-        if self.lease_ms.is_some() && (self.step.state.is_terminal() || self.step.stuck.is_some()) {
-            return Err(Error::invalid("lease_ms", "nobody keeps the lease of a run that has ended or is stuck"));
-        }
-        let starts = !self.step.jobs.is_empty() || !self.step.messages.is_empty();
-        if self.lease_ms.is_some() && starts && self.step.history.is_empty() {
-            let why = "a step that keeps the lease and starts jobs or sends messages adds an entry, by which its repetition is recognised";
-            return Err(Error::invalid("history", why));
-        }
-        self.step.check(self.lease.run)
-    }
-}
-
-/// What became of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunCommitted {
-    /// How long the history is.
-    pub history_len: u64,
-    /// It had been made before.
-    pub repeated: bool,
 }

@@ -3,7 +3,9 @@
 use super::values::*;
 use std::collections::BTreeMap;
 use windlass_core::Error;
+use windlass_core::id::Token;
 use windlass_core::job::*;
+use windlass_core::payload::Payload;
 use windlass_core::store::*;
 
 /// Every call with its answer.
@@ -181,48 +183,84 @@ fn claimed_run() -> ClaimedRun {
         number: 7,
         created_at: at(0),
         history_len: 4,
-        inbox: vec![
-            RunItem::JobEnded(JobEnd {
-                job: job_id(1),
-                state: Some(State::Failed),
-                attempt: 3,
-                claimed_at: Some(at(1)),
-                at: at(2),
-                error: Some("no route".to_owned()),
-                outputs: BTreeMap::from([("url".to_owned(), "x".to_owned())]),
-            }),
-            RunItem::Message { at: at(3), body: "{}".to_owned() },
-        ],
+        inbox: every_item(),
         inbox_to: 6,
         inbox_taken: 2,
         woken: true,
+        state: RunState::Terminated,
+        stuck: Some("no code".to_owned()),
+        parent: Some(run_id(3)),
+        labels: run_labels(),
+        stall_count: 1,
+        segment_from: 2,
+        input: Some(b"null".as_slice().into()),
+        history: vec![vec![0, 255].into()],
     }
+}
+
+fn every_item() -> Vec<InboxItem> {
+    let job = JobEnd {
+        job: job_id(1),
+        state: Some(State::Failed),
+        attempt: 3,
+        claimed_at: Some(at(1)),
+        at: at(2),
+        error: Some("no route".to_owned()),
+        class: Some(FailureClass::Timeout),
+        outputs: BTreeMap::from([("url".to_owned(), "x".to_owned())]),
+        result: Some(Payload::new("image/png", vec![0, 255])),
+    };
+    let child = RunEnd {
+        run: run_id(4),
+        state: RunState::TimedOut,
+        at: at(2),
+        result: Some(Payload::new("application/json", r#"{"b": 1}"#)),
+        error: Some("late".to_owned()),
+    };
+    let items = [
+        RunItem::JobEnded(job),
+        RunItem::Message { at: at(3), id: Some("order-17".to_owned()), body: "{}".to_owned() },
+        RunItem::RunEnded(child),
+        RunItem::ChildRefused { run: run_id(5), reason: "another run has the id".to_owned() },
+    ];
+    (2..).zip(items).map(|(number, item)| InboxItem { number, item }).collect()
+}
+
+fn new_run() -> NewRun {
+    NewRun {
+        id: run_id(9),
+        kind: "graph".try_into().unwrap(),
+        name: "deploy".to_owned(),
+        definition: br#"{"jobs":{}}"#.as_slice().into(),
+        input: b"null".as_slice().into(),
+        keep_ms: Some(1_000),
+        parent: Some(run_id(3)),
+        labels: run_labels(),
+        reuse: RunReuse::IfNotSucceeded,
+        nonce: Some(Token::from_bits(5)),
+        job_results: true,
+        step: step(),
+    }
+}
+
+fn child() -> NewRun {
+    NewRun { parent: Some(run_id(9)), ..NewRun::new(run_id(4), "order@2".try_into().unwrap()) }
 }
 
 pub(crate) fn runs() -> Vec<(Call, Answer)> {
     vec![
         (
-            Call::CreateRuns {
-                runs: vec![NewRun {
-                    id: run_id(9),
-                    kind: "graph".try_into().unwrap(),
-                    name: "deploy".to_owned(),
-                    definition: br#"{"jobs":{}}"#.as_slice().into(),
-                    input: b"null".as_slice().into(),
-                    keep_ms: Some(1_000),
-                    step: step(),
-                }],
-            },
-            Answer::CreateRuns(vec![Ok(RunCreated::Created), Ok(RunCreated::Existing)]),
+            Call::CreateRuns { runs: vec![new_run()] },
+            Answer::CreateRuns(vec![Ok(RunCreated::Created), Ok(RunCreated::Existing), Ok(RunCreated::Restarted)]),
         ),
         (
             Call::ClaimRuns {
                 request: RunClaim {
-                    engine: worker(),
-                    kinds: vec!["graph".try_into().unwrap()],
                     run: Some(run_id(9)),
                     max: 16,
                     lease_ms: 10_000,
+                    history_bytes_max: 65_536,
+                    ..RunClaim::new(worker(), vec!["graph".try_into().unwrap()])
                 },
             },
             Answer::ClaimRuns(RunsClaimed {
@@ -237,7 +275,10 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
             Answer::RenewRuns(vec![
                 Ok(RunRenewed {
                     expires_at: at(5),
-                    inbox: vec![RunItem::Message { at: at(4), body: "stop".to_owned() }],
+                    inbox: vec![InboxItem {
+                        number: 6,
+                        item: RunItem::Message { at: at(4), id: None, body: "stop".to_owned() },
+                    }],
                     inbox_to: 7,
                     inbox_taken: 1,
                 }),
@@ -250,11 +291,16 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
                     lease: run_lease(),
                     history_len: 4,
                     inbox_to: 6,
+                    inbox_taken: vec![8, 9],
+                    requires_read_messages: true,
                     lease_ms: Some(10_000),
-                    step: step(),
+                    step: RunStep { runs: vec![child()], ..step() },
                 }],
             },
-            Answer::CommitRuns(vec![Ok(RunCommitted { history_len: 6, repeated: true })]),
+            Answer::CommitRuns(vec![
+                Ok(RunCommitted { history_len: 6, repeated: true }),
+                Err(Error::UnreadMessages { run: run_id(9), unread: 2 }),
+            ]),
         ),
     ]
 }
@@ -265,7 +311,15 @@ pub(crate) fn messages_and_lists() -> Vec<(Call, Answer)> {
         (Call::SendToRuns { messages: vec![message()] }, Answer::SendToRuns(vec![Ok(()), Err(Error::not_found("r"))])),
         (
             Call::ReadRuns {
-                reads: vec![RunRead { run: run_id(9), definition: true, input: true, history_from: 1, history_max: 2 }],
+                reads: vec![RunRead {
+                    run: run_id(9),
+                    definition: true,
+                    input: true,
+                    history_from: 1,
+                    history_max: 2,
+                    published: true,
+                    result: true,
+                }],
             },
             Answer::ReadRuns(vec![
                 Some(RunView {
@@ -273,6 +327,8 @@ pub(crate) fn messages_and_lists() -> Vec<(Call, Answer)> {
                     definition: Some(br#"{"jobs":{}}"#.as_slice().into()),
                     input: Some(b"null".as_slice().into()),
                     history: vec![vec![0, 255].into()],
+                    published: Some(published()),
+                    result: Some(Payload::new("text/plain", "done")),
                 }),
                 None,
             ]),
@@ -281,6 +337,12 @@ pub(crate) fn messages_and_lists() -> Vec<(Call, Answer)> {
             Call::ListRuns {
                 request: RunList {
                     state: Some(RunState::Running),
+                    kind: Some("order".to_owned()),
+                    stuck: Some(true),
+                    parent: Some(run_id(3)),
+                    label: Some(RunLabel { name: "tenant".to_owned(), value: "acme".to_owned() }),
+                    created_from: Some(at(1)),
+                    created_before: Some(at(2)),
                     order: ListOrder::Ascending,
                     cursor: Some("a".to_owned()),
                     limit: 10,

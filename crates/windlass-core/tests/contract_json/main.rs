@@ -62,6 +62,10 @@ fn variants() -> Vec<(&'static str, Value)> {
         ("maintenance_claim", value(serde_json::to_value(MaintenanceClaim::Granted))),
         ("fire_outcome", value(serde_json::to_value([FireOutcome::Skipped, FireOutcome::Stale]))),
         ("rule", value(serde_json::to_value(Rule::every_ms(60_000)))),
+        ("run_reuse", value(serde_json::to_value([RunReuse::Never, RunReuse::IfEnded]))),
+        ("new_run", value(serde_json::to_value(NewRun::new(run_id(1), kind())))),
+        ("last_step", value(serde_json::to_value(last_step()))),
+        ("terminates", value(serde_json::to_value(RunMessage { terminates: true, ..RunMessage::new(run_id(1), "") }))),
         ("states", value(serde_json::to_value((State::ALL, RunState::ALL, SweepKind::ALL)))),
     ]
 }

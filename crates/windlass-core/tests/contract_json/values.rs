@@ -58,6 +58,7 @@ pub(crate) fn full_spec() -> JobSpec {
         attempts: 7,
         stalls: 2,
         timeout_ms: Some(60_000),
+        heartbeat_ms: Some(5_000),
         retry: RetryPolicy::Delays { delays_ms: vec![1_000, 5_000] },
         labels: labels(),
         group: Some("tenant-1".try_into().unwrap()),
@@ -192,15 +193,43 @@ pub(crate) fn step() -> RunStep {
         state: RunState::Running,
         stuck: Some("no code".to_owned()),
         summary: "1 of 3".to_owned(),
+        published: Some(published()),
+        labels: Some(run_labels()),
+        segment: Some(RunSegment {
+            kind: "order@2".try_into().unwrap(),
+            input: b"null".as_slice().into(),
+            entries_before: 1,
+        }),
+        ..RunStep::nothing()
     }
+}
+
+/// A step that ends its run.
+pub(crate) fn last_step() -> RunStep {
+    RunStep {
+        state: RunState::Failed,
+        result: Some(Payload::new("application/json", r#"{"b": 1}"#)),
+        error: Some("late".to_owned()),
+        ..RunStep::nothing()
+    }
+}
+
+pub(crate) fn run_labels() -> BTreeMap<String, String> {
+    BTreeMap::from([("tenant".to_owned(), "acme".to_owned())])
+}
+
+pub(crate) fn published() -> BTreeMap<String, Payload> {
+    BTreeMap::from([("progress".to_owned(), Payload::new("application/json", "{\"of\": 3}"))])
 }
 
 pub(crate) fn message() -> RunMessage {
     RunMessage {
         run: run_id(8),
+        id: Some("order-17".to_owned()),
         body: r#"{"approve":true}"#.to_owned(),
         interrupts: true,
         reopens: true,
+        terminates: false,
         expected_history_len: Some(4),
     }
 }
@@ -220,6 +249,12 @@ pub(crate) fn run() -> Run {
         created_at: at(0),
         changed_at: at(1),
         finished_at: Some(at(2)),
+        parent: Some(run_id(3)),
+        labels: run_labels(),
+        segment_from: 2,
+        stall_count: 1,
+        unread_messages: 1,
+        error: Some("late".to_owned()),
         damaged: Some("unreadable".to_owned()),
     }
 }
@@ -312,6 +347,7 @@ pub(crate) fn every_error() -> Vec<Error> {
         Error::KeyTaken { by: job_id(2) },
         Error::RunTaken { run: run_id(1) },
         Error::RunRefused { run: run_id(1), why: text() },
+        Error::UnreadMessages { run: run_id(1), unread: 2 },
         Error::limit("max", 10, 11),
     ]
 }

@@ -150,7 +150,7 @@ function E.hmget(key, fields, piece)
 end
 
 -- The layout of what is stored; src/scripts.rs says what it means.
-E.LAYOUT = 1
+E.LAYOUT = 2
 -- A time in a life.
 function E.time15(t)
   return t and fmt('%015d', t) or E.NO_TIME

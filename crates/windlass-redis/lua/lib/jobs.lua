@@ -338,6 +338,7 @@ end
 
 -- Writes everything that waits.
 function E.flush()
+  if E.raises_layout then E.hput(META, 'layout', E.LAYOUT) end
   E.flush_runs()
   for key in pairs(E.late) do E.settle_late(key) end
   for id, j in pairs(E.dirty_jobs) do E.hput(LIFE, id, E.life_text(j)) end

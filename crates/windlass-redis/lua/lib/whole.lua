@@ -16,6 +16,10 @@ local function is_there(i)
 end
 
 local exists = call('HMGET', META, 'layout', 'seq', 'feed')
+-- A program that was connected when a newer one raised the layout must not go on by rules that do not hold any more.
+if (tonumber(exists[1] or nil) or 0) > E.LAYOUT then error({ err = 'LAYOUT ' .. exists[1] }) end
+-- What this step writes is of this layout.
+E.raises_layout = exists[1] and (tonumber(exists[1]) or E.LAYOUT) < E.LAYOUT
 if not exists[1] and not exists[2] and not exists[3] then
   -- A script that was given some of the keys cannot look at the others: it must be called again with all of them.
   E.lacks_keys = KEYS[#TYPES] == nil

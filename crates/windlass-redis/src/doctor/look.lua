@@ -113,7 +113,7 @@ local function look_at_runs()
   for i = 1, #page[2], 2 do ids[#ids + 1] = sub(page[2][i], 14) end
   E.know_runs(ids)
   for i = 1, #page[2], 2 do
-    local list, seq, id = match(page[2][i], '^([*RSFC])(%x%x%x%x%x%x%x%x%x%x%x%x)(.+)$')
+    local list, seq, id = match(page[2][i], '^([*RSFCTE])(%x%x%x%x%x%x%x%x%x%x%x%x)(.+)$')
     local r = id and E.run(id)
     if not r then
       say('run', id or page[2][i], 'there is no such run')

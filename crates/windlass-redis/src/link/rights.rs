@@ -9,12 +9,13 @@ use redis::{Cmd, Value};
 use windlass_core::Result;
 
 /// What the scripts and the store run on keys: the name, and what stands behind the key.
-pub const ON_KEYS: [(&str, &[&str]); 28] = [
+pub const ON_KEYS: [(&str, &[&str]); 29] = [
     ("HGET", &["f"]),
     ("HMGET", &["f"]),
     ("HGETALL", &[]),
     ("HVALS", &[]),
     ("HEXISTS", &["f"]),
+    ("HSTRLEN", &["f"]),
     ("HLEN", &[]),
     ("HSCAN", &["0"]),
     ("HSET", &["f", "v"]),

@@ -82,9 +82,9 @@ if meta[1] or meta[2] or meta[3] then
   if with_records > 1 and not there.jobs then with_records = with_records - set_aside(meta[4] or '') end
   if with_records > 1 then must_exist('jobs') end
   if size('ticks', 'ZCARD') > 1 then must_exist('schedules') end
-  -- A run has two members in the list and three fields.
+  -- A run has two members in the list and three to five fields.
   if size('run_list', 'ZCARD') > 2 then must_exist('runs') end
-  if size('runs', 'HLEN') > 3 then must_exist('run_list') end
+  if size('runs', 'HLEN') > 5 then must_exist('run_list') end
 else
   -- Without counters `meta` holds at most the cursors of the pruning.
   for _, name in ipairs(present) do

@@ -14,7 +14,7 @@ use windlass_redis::RedisStore;
 async fn create_run(store: &RedisStore, id: RunId, step: RunStep) {
     let (kind, nothing) = (Kind::new("graph").unwrap(), Bytes::new());
     let (definition, input) = (nothing.clone(), nothing);
-    let run = NewRun { id, kind, name: String::new(), definition, input, keep_ms: Some(1_000), step };
+    let run = NewRun { definition, input, keep_ms: Some(1_000), step, ..NewRun::new(id, kind) };
     store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
 }
 
@@ -57,10 +57,10 @@ async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec
         create_run(store, id, RunStep { jobs, ..RunStep::nothing() }).await;
         let engine = WorkerId::new("e").unwrap();
         let claim =
-            RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(id), max: 1, lease_ms: 60_000 };
+            RunClaim { run: Some(id), lease_ms: 60_000, ..RunClaim::new(engine, vec![Kind::new("graph").unwrap()]) };
         let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
         let step = RunStep { cancel, ..RunStep::nothing() };
-        commits.push(RunCommit { lease, history_len: 0, inbox_to: 0, lease_ms: None, step });
+        commits.push(RunCommit::new(lease, 0, step));
     }
     commits
 }
@@ -90,10 +90,9 @@ async fn renewals_of_messages(
         create_run(store, run, RunStep::nothing()).await;
         let engine = WorkerId::new("e").unwrap();
         let claim =
-            RunClaim { engine, kinds: vec![Kind::new("graph").unwrap()], run: Some(run), max: 1, lease_ms: 60_000 };
+            RunClaim { run: Some(run), lease_ms: 60_000, ..RunClaim::new(engine, vec![Kind::new("graph").unwrap()]) };
         let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
-        let message =
-            RunMessage { run, body: "x".repeat(bytes), interrupts: false, reopens: false, expected_history_len: None };
+        let message = RunMessage::new(run, "x".repeat(bytes));
         let mut left = count;
         while left > 0 {
             let some = left.min(if bytes > 1_000 { 2 } else { 500 });

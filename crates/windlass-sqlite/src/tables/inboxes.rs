@@ -103,6 +103,14 @@ impl Inboxes {
         }
     }
 
+    /// Removes items out of the middle.
+    pub(super) fn remove_items<C: Source>(&mut self, db: &mut Db<C>, run: u64, numbers: &[u64]) -> Result<()> {
+        self.flush(db)?;
+        self.forget(run);
+        let sql = "DELETE FROM windlass_inbox WHERE run=?1 AND number=?2";
+        numbers.iter().try_for_each(|number| db.run(sql, params![Col(run), Col(*number)]))
+    }
+
     fn forget(&mut self, run: u64) {
         self.kept -= self.ends.remove(&run).map_or(0, |end| end.items.len());
     }

@@ -2,9 +2,10 @@
 //! and written once per transaction.
 
 use crate::db::{Db, Source};
-use crate::values::{Col, Name};
+use crate::values::{Col, Json, Name, json};
 use rusqlite::{Row as SqlRow, ToSql, params};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use windlass_core::engine::{NumberMap, RunRow};
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::Held;
@@ -14,12 +15,14 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
 const SELECT: &str = "SELECT seq,kind,name,definition_hash,fingerprint,state,stuck,summary,history_len,inbox_first,\
-                      inbox_next,engine,token,expires_at,last_token,ready,wake_at,created_at,changed_at,finished_at,keep_ms \
-                      FROM windlass_run WHERE id=?1";
+                      inbox_next,engine,token,expires_at,last_token,ready,wake_at,created_at,changed_at,finished_at,keep_ms,\
+                      parent,labels,job_results,error,segment_from,segment_bytes,stall_count,unread_messages,inbox_holes,\
+                      message_ids,committed_by FROM windlass_run WHERE id=?1";
 const PUT: &str = "INSERT INTO windlass_run(seq,id,kind,name,definition_hash,fingerprint,state,stuck,summary,history_len,\
                    inbox_first,inbox_next,engine,token,expires_at,last_token,ready,wake_at,created_at,changed_at,finished_at,\
-                   keep_ms,look_at,remove_at) \
-                   VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24)";
+                   keep_ms,look_at,remove_at,parent,labels,job_results,segment_bytes,committed_by) \
+                   VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26,\
+                   ?27,?28,?29)";
 
 /// What never changes is left alone, and so is an index whose columns have not changed: SQLite writes to every index that a
 /// statement names a column of.
@@ -27,18 +30,28 @@ macro_rules! update {
     ($more:literal) => {
         concat!(
             "UPDATE windlass_run SET stuck=?2,summary=?3,history_len=?4,inbox_first=?5,inbox_next=?6,engine=?7,token=?8,\
-             expires_at=?9,last_token=?10,wake_at=?11,changed_at=?12,finished_at=?13",
+             expires_at=?9,last_token=?10,wake_at=?11,changed_at=?12,finished_at=?13,segment_bytes=?14,committed_by=?15",
             $more,
             " WHERE seq=?1"
         )
     };
 }
 const UPDATE: &str = update!("");
-const UPDATE_PLACE: &str = update!(",ready=?14,look_at=?15");
-const UPDATE_ALL: &str = update!(",ready=?14,look_at=?15,state=?16,remove_at=?17");
+const UPDATE_PLACE: &str = update!(",ready=?16,look_at=?17");
+const UPDATE_ALL: &str = update!(",ready=?16,look_at=?17,state=?18,remove_at=?19");
+/// What seldom changes.
+const UPDATE_RARE: &str = "UPDATE windlass_run SET labels=?2,error=?3,segment_from=?4,stall_count=?5,unread_messages=?6,\
+                           inbox_holes=?7,message_ids=?8 WHERE seq=?1";
+/// What only a new segment or a new start changes.
+const UPDATE_IDENTITY: &str = "UPDATE windlass_run SET kind=?2,name=?3,definition_hash=?4,fingerprint=?5,keep_ms=?6,parent=?7,\
+                               job_results=?8 WHERE seq=?1";
 /// What a claim does, and the end of a job: most of all changes.
 const HOLD: &str = "UPDATE windlass_run SET engine=?2,token=?3,expires_at=?4,ready=NULL,look_at=?4 WHERE seq=?1";
 const TELL: &str = "UPDATE windlass_run SET inbox_next=?2,changed_at=?3,ready=?4 WHERE seq=?1";
+
+/// The last run of a definition takes it along.
+const DROP_DEFINITION: &str = "DELETE FROM windlass_definition WHERE hash=?1 \
+                               AND NOT EXISTS (SELECT 1 FROM windlass_run WHERE definition_hash=?1)";
 
 /// Runs that stay in memory between transactions.
 const KEPT_MAX: usize = 10_000;
@@ -50,6 +63,8 @@ pub(super) struct RunRows {
     dirty: BTreeMap<u64, (RunId, Option<RunRow>)>,
     /// Definitions that are in the file.
     defined: BTreeSet<[u8; 16]>,
+    /// Definitions that a run had before it was started again.
+    replaced: Vec<[u8; 16]>,
 }
 
 /// What stands in indexes.
@@ -99,6 +114,17 @@ fn read(id: RunId, row: &SqlRow<'_>) -> rusqlite::Result<RunRow> {
         changed_at: row.get::<_, Col<_>>(18)?.0,
         finished_at: time(19)?,
         keep_ms: number(20)?,
+        parent: row.get::<_, Option<Col<RunId>>>(21)?.map(|parent| parent.0),
+        labels: row.get::<_, Option<Json<_>>>(22)?.map(|labels| labels.0).unwrap_or_default(),
+        job_results: row.get(23)?,
+        error: row.get(24)?,
+        segment_from: number(25)?,
+        segment_bytes: number(26)?,
+        stall_count: row.get(27)?,
+        unread_messages: number(28)?,
+        inbox_holes: number(29)?,
+        message_ids: number(30)?,
+        committed_by: row.get::<_, Option<Name<WorkerId>>>(31)?.map(|engine| engine.0),
     })
 }
 
@@ -148,6 +174,8 @@ impl RunRows {
     /// Written with the next flush: most have changed again by then.
     pub(super) fn put(&mut self, before: Option<&RunRow>, row: &RunRow) {
         self.dirty.entry(row.seq).or_insert_with(|| (row.id, before.cloned()));
+        let replaced = before.map(|before| before.definition_hash).filter(|hash| *hash != row.definition_hash);
+        self.replaced.extend(replaced);
         self.rows.insert(row.id, row.clone());
     }
 
@@ -159,9 +187,7 @@ impl RunRows {
         db.run("DELETE FROM windlass_run WHERE id=?1", [Col(id)])?;
         // The last one takes the definition along.
         self.defined.clear();
-        let sql = "DELETE FROM windlass_definition WHERE hash=?1 \
-                   AND NOT EXISTS (SELECT 1 FROM windlass_run WHERE definition_hash=?1)";
-        db.run(sql, [hash])
+        db.run(DROP_DEFINITION, [hash])
     }
 
     /// Writes what has changed.
@@ -172,6 +198,10 @@ impl RunRows {
                 (Some(row), None) => insert(db, row)?,
                 (None, _) => {}
             }
+        }
+        for hash in std::mem::take(&mut self.replaced) {
+            self.defined.remove(&hash);
+            db.run(DROP_DEFINITION, [hash])?;
         }
         Ok(())
     }
@@ -219,8 +249,14 @@ fn tell(row: &mut RunRow, like: &RunRow) {
 }
 
 fn update_all<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Result<usize> {
+    if identity(before) != identity(row) {
+        update_identity(db, row)?;
+    }
+    if rare(before) != rare(row) {
+        update_rare(db, row)?;
+    }
     let (held, before, places) = (row.held.as_ref(), Places::of(before), Places::of(row));
-    let values: [&dyn ToSql; 17] = [
+    let values: [&dyn ToSql; 19] = [
         &Col(row.seq),
         &row.stuck,
         &row.summary,
@@ -234,17 +270,19 @@ fn update_all<C: Source>(db: &mut Db<C>, before: &RunRow, row: &RunRow) -> Resul
         &row.wake_at.map(Col),
         &Col(row.changed_at),
         &row.finished_at.map(Col),
+        &Col(row.segment_bytes),
+        &row.committed_by.as_ref().map(WorkerId::as_str),
         &places.ready.map(Col),
         &places.look_at.map(Col),
         &Col(row.state),
         &places.remove_at.map(Col),
     ];
     let (sql, count) = if before == places {
-        (UPDATE, 13)
+        (UPDATE, 15)
     } else if (before.state, before.remove_at) == (places.state, places.remove_at) {
-        (UPDATE_PLACE, 15)
+        (UPDATE_PLACE, 17)
     } else {
-        (UPDATE_ALL, 17)
+        (UPDATE_ALL, 19)
     };
     db.run_counted(sql, &values[..count])
 }
@@ -277,7 +315,48 @@ fn insert<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
             row.finished_at.map(Col),
             Col(row.keep_ms),
             row.look_at().map(Col),
-            row.remove_at().map(Col)
+            row.remove_at().map(Col),
+            row.parent.map(Col),
+            labels_text(row)?,
+            row.job_results,
+            Col(row.segment_bytes),
+            row.committed_by.as_ref().map(WorkerId::as_str)
         ],
+    )?;
+    // A row that is inserted may have changed since it was created.
+    if rare(row) != (&Arc::default(), &None, [0; 5]) { update_rare(db, row).map(drop) } else { Ok(()) }
+}
+
+/// Labels as JSON; `NULL` if there are none.
+fn labels_text(row: &RunRow) -> Result<Option<String>> {
+    if row.labels.is_empty() { Ok(None) } else { json(&row.labels).map(Some) }
+}
+
+/// The columns of [`UPDATE_RARE`].
+fn rare(row: &RunRow) -> (&Arc<BTreeMap<String, String>>, &Option<String>, [u64; 5]) {
+    let numbers = [row.segment_from, u64::from(row.stall_count), row.unread_messages, row.inbox_holes, row.message_ids];
+    (&row.labels, &row.error, numbers)
+}
+
+fn update_rare<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
+    let (_, error, [segment_from, stalls, unread, holes, ids]) = rare(row);
+    let labels = labels_text(row)?;
+    db.run(
+        UPDATE_RARE,
+        params![Col(row.seq), labels, error, Col(segment_from), Col(stalls), Col(unread), Col(holes), Col(ids)],
+    )
+}
+
+/// The columns of [`UPDATE_IDENTITY`].
+fn identity(row: &RunRow) -> (&Kind, &str, [u8; 16], u64, u64, Option<RunId>, bool) {
+    let RunRow { kind, name, definition_hash, fingerprint, keep_ms, parent, job_results, .. } = row;
+    (kind, name, *definition_hash, *fingerprint, *keep_ms, *parent, *job_results)
+}
+
+fn update_identity<C: Source>(db: &mut Db<C>, row: &RunRow) -> Result<()> {
+    let (kind, name, hash, fingerprint, keep_ms, parent, job_results) = identity(row);
+    db.run(
+        UPDATE_IDENTITY,
+        params![Col(row.seq), kind.as_str(), name, hash, Col(fingerprint), Col(keep_ms), parent.map(Col), job_results],
     )
 }

@@ -13,7 +13,7 @@ use crate::values::Col;
 use bytes::Bytes;
 use rusqlite::{Row as SqlRow, params};
 use std::sync::LazyLock;
-use windlass_core::engine::{RunRow, RunTables, RunWalk};
+use windlass_core::engine::{RunRow, RunTables, RunValue, RunWalk};
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
 use windlass_core::store::RunItem;
@@ -119,7 +119,8 @@ impl<C: Source> RunTables for SqliteTables<C> {
     }
 
     fn put_run(&mut self, before: Option<&RunRow>, after: &RunRow) -> Result<()> {
-        if after.state.is_terminal() && before.is_some_and(|before| before.state != after.state) {
+        let is_over = |row: &RunRow| row.state.is_terminal() && !row.has_items();
+        if is_over(after) && !before.is_some_and(is_over) {
             self.inboxes.clear(after.seq, after.inbox_next);
         }
         self.run_rows.put(before, after);
@@ -130,8 +131,14 @@ impl<C: Source> RunTables for SqliteTables<C> {
         let Some(number) = self.run_rows.number(self.db.others(), id)? else { return Ok(()) };
         self.histories.flush(self.db.others())?;
         self.inboxes.remove(self.db.others(), number)?;
-        self.db.others().run("DELETE FROM windlass_history WHERE run=?1", [Col(number)])?;
-        self.db.others().run("DELETE FROM windlass_run_input WHERE run=?1", [Col(number)])?;
+        for sql in [
+            "DELETE FROM windlass_history WHERE run=?1",
+            "DELETE FROM windlass_run_input WHERE run=?1",
+            "DELETE FROM windlass_run_value WHERE run=?1",
+            "DELETE FROM windlass_run_message_id WHERE run=?1",
+        ] {
+            self.db.others().run(sql, [Col(number)])?;
+        }
         self.run_rows.remove(self.db.others(), id)
     }
 
@@ -141,10 +148,46 @@ impl<C: Source> RunTables for SqliteTables<C> {
     }
 
     fn put_run_texts(&mut self, id: RunId, definition: Bytes, input: Bytes) -> Result<()> {
-        let number = self.number(id)?;
         self.run_rows.put_definition(self.db.others(), id, &definition)?;
+        self.put_run_input(id, input)
+    }
+
+    fn put_run_input(&mut self, id: RunId, input: Bytes) -> Result<()> {
+        let number = self.number(id)?;
         let sql = "INSERT OR REPLACE INTO windlass_run_input(run,input) VALUES(?1,?2)";
         self.db.others().run(sql, params![Col(number), input.as_ref()])
+    }
+
+    fn put_run_value(&mut self, id: RunId, value: RunValue, bytes: Option<Bytes>) -> Result<()> {
+        let number = self.number(id)?;
+        match bytes {
+            Some(bytes) => {
+                let sql = "INSERT OR REPLACE INTO windlass_run_value(run,part,value) VALUES(?1,?2,?3)";
+                self.db.others().run(sql, params![Col(number), value as u8, bytes.as_ref()])
+            }
+            None => {
+                let sql = "DELETE FROM windlass_run_value WHERE run=?1 AND part=?2";
+                self.db.others().run(sql, params![Col(number), value as u8])
+            }
+        }
+    }
+
+    fn run_value(&mut self, id: RunId, value: RunValue) -> Result<Option<Bytes>> {
+        let number = self.number(id)?;
+        let sql = "SELECT value FROM windlass_run_value WHERE run=?1 AND part=?2";
+        self.db.others().one(sql, params![Col(number), value as u8], bytes)
+    }
+
+    fn put_message_id(&mut self, id: RunId, slot: u64, hash: [u8; 16]) -> Result<()> {
+        let number = self.number(id)?;
+        let sql = "INSERT OR REPLACE INTO windlass_run_message_id(run,slot,hash) VALUES(?1,?2,?3)";
+        self.db.others().run(sql, params![Col(number), Col(slot), hash])
+    }
+
+    fn has_message_id(&mut self, id: RunId, hash: [u8; 16]) -> Result<bool> {
+        let number = self.number(id)?;
+        let sql = "SELECT 1 FROM windlass_run_message_id WHERE run=?1 AND hash=?2";
+        Ok(self.db.others().one(sql, params![Col(number), hash], |_| Ok(()))?.is_some())
     }
 
     fn run_definition(&mut self, id: RunId) -> Result<Option<Bytes>> {
@@ -185,6 +228,11 @@ impl<C: Source> RunTables for SqliteTables<C> {
         let run = self.number(id)?;
         self.inboxes.trim(run, from, to);
         Ok(())
+    }
+
+    fn remove_inbox_items(&mut self, id: RunId, numbers: &[u64]) -> Result<()> {
+        let run = self.number(id)?;
+        self.inboxes.remove_items(self.db.others(), run, numbers)
     }
 
     fn ready_runs(&mut self, kind: &Kind, max: usize) -> Result<Vec<RunId>> {
@@ -268,8 +316,9 @@ mod tests {
     }
 
     fn opened(conn: &Connection) -> SqliteTables<&Connection> {
-        conn.execute_batch(include_str!("../../migrations/1.sql")).unwrap();
-        conn.execute_batch(include_str!("../../migrations/2.sql")).unwrap();
+        for migration in crate::schema::MIGRATIONS {
+            conn.execute_batch(migration).unwrap();
+        }
         let mut tables = SqliteTables::new(conn);
         tables.db.others().begin("BEGIN").unwrap();
         tables
@@ -279,28 +328,25 @@ mod tests {
         let (definition, input) = (Bytes::from_static(definition), Bytes::from_static(b"{}"));
         let step_of = RunStep { history: entries(0..2), ..RunStep::nothing() };
         let kind = Kind::new("graph").unwrap();
-        let run = NewRun { id: id(n), kind, name: "a".into(), definition, input, keep_ms: None, step: step_of };
+        let run = NewRun { name: "a".into(), definition, input, step: step_of, ..NewRun::new(id(n), kind) };
         let answers = step(tables, |step| step.create_runs(PreparedRun::batch(vec![run]).unwrap()).unwrap());
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }
 
     /// Says something to a run, and lets it handle that and add entries.
     fn advance(tables: &mut SqliteTables<&Connection>, n: u128, history: Vec<Bytes>, state: RunState) {
-        let message =
-            RunMessage { run: id(n), body: "go".into(), interrupts: false, reopens: false, expected_history_len: None };
+        let message = RunMessage::new(id(n), "go");
         let claim = RunClaim {
-            engine: WorkerId::new("e").unwrap(),
-            kinds: vec![Kind::new("graph").unwrap()],
             run: Some(id(n)),
-            max: 1,
             lease_ms: 1_000,
+            ..RunClaim::new(WorkerId::new("e").unwrap(), vec![Kind::new("graph").unwrap()])
         };
         step(tables, |step| step.send_to_runs(vec![message]).unwrap().remove(0).unwrap());
         let claimed = step(tables, |step| step.claim_runs(&claim).unwrap()).runs.remove(0);
         let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
         assert_eq!(claimed.inbox.len(), 1, "what was handled before is not told again");
         let done = RunStep { history, state, ..RunStep::nothing() };
-        let commit = RunCommit { lease, history_len, inbox_to, lease_ms: None, step: done };
+        let commit = RunCommit { inbox_to, ..RunCommit::new(lease, history_len, done) };
         let commits = PreparedCommit::batch(vec![commit]).unwrap();
         step(tables, |step| step.commit_runs(commits).unwrap().remove(0).unwrap());
     }

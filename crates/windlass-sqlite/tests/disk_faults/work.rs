@@ -285,18 +285,16 @@ fn new_run(call: usize, run: u64) -> NewRun {
     let jobs = (0..8).map(|n| run_job(call, 100 * run + n, run)).collect();
     let step = RunStep { jobs, history: vec![vec![b'h'; 500].into()], ..RunStep::nothing() };
     NewRun {
-        id: run_id(run),
-        kind: graph(),
         name: format!("run {run}"),
         definition: vec![b'd'; 900].into(),
         input: "{}".into(),
-        keep_ms: None,
         step,
+        ..NewRun::new(run_id(run), graph())
     }
 }
 
 fn message(run: u64) -> RunMessage {
-    RunMessage { run: run_id(run), body: "go".into(), interrupts: false, reopens: false, expected_history_len: None }
+    RunMessage::new(run_id(run), "go")
 }
 
 async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<String> {
@@ -305,7 +303,7 @@ async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<Str
         11 => claim(store, known, claim_request(call, "r", 20)).await?,
         12 | 17 => report(store, known, 24, 200).await?,
         13 | 18 => {
-            let claim = RunClaim { engine: worker(), kinds: vec![graph()], run: None, max: 10, lease_ms: 60_000 };
+            let claim = RunClaim { max: 10, lease_ms: 60_000, ..RunClaim::new(worker(), vec![graph()]) };
             let runs = store.claim_runs(claim).await?.runs;
             let answer = format!("{runs:?}");
             known.runs.extend(runs);
@@ -322,7 +320,7 @@ async fn runs(store: &SqliteStore, known: &mut Known, call: usize) -> Result<Str
                 let history = vec![vec![b'h'; 500].into()];
                 let step = RunStep { jobs, cancel, history, state, ..RunStep::nothing() };
                 let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
-                RunCommit { lease, history_len, inbox_to, lease_ms: None, step }
+                RunCommit { inbox_to, ..RunCommit::new(lease, history_len, step) }
             };
             let commits = known.runs.drain(..).enumerate().map(commit).collect();
             format!("{:?}", store.commit_runs(commits).await?)

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 use windlass_conformance::{Factory, Opened, TestClock, exercise};
@@ -213,7 +214,9 @@ fn new_clock() -> Arc<VirtualClock> {
 }
 
 fn open(path: Option<PathBuf>, clock: &Arc<VirtualClock>) -> Arc<dyn Store> {
-    let random = Arc::new(StrongRandom::seeded(7));
+    // Two stores over one file must not make the same tokens.
+    static OPENED: AtomicU64 = AtomicU64::new(7);
+    let random = Arc::new(StrongRandom::seeded(OPENED.fetch_add(1, Ordering::Relaxed)));
     match path {
         None => Arc::new(MemoryStore::with(Arc::clone(clock) as _, random)),
         Some(path) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunStep, RunView, RunsClaimed, Store,
+    RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunState, RunStep, RunView, RunsClaimed, Store,
 };
 use windlass_core::{Error, Result};
 
@@ -40,7 +40,7 @@ pub(super) struct Calls {
 impl Calls {
     /// Claims runs of these kinds, or the one run if it is of one of them.
     pub(super) async fn claim(&self, kinds: Vec<Kind>, run: Option<RunId>, max: u32) -> Result<RunsClaimed> {
-        let claim = RunClaim { engine: self.engine.clone(), kinds, run, max, lease_ms: self.lease_ms };
+        let claim = RunClaim { run, max, lease_ms: self.lease_ms, ..RunClaim::new(self.engine.clone(), kinds) };
         self.store.claim_runs(claim).await
     }
 
@@ -136,18 +136,16 @@ impl Calls {
 /// The commit of a decision of one step.
 pub(super) fn commit_of(turn: &Turn, step: RunStep) -> RunCommit {
     let claimed = turn.claimed();
-    RunCommit {
-        lease: claimed.lease,
-        history_len: claimed.history_len,
-        inbox_to: turn.inbox_to(),
-        lease_ms: None,
-        step,
-    }
+    RunCommit { inbox_to: turn.inbox_to(), ..RunCommit::new(claimed.lease, claimed.history_len, step) }
 }
 
 /// Marks a claimed run as stuck, with the reason. Its inbox stays as it is.
 pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
     let claimed = turn.claimed();
+    if claimed.state == RunState::Terminated {
+        // There is nothing that anybody could try again.
+        return commit_of(turn, RunStep { state: RunState::Terminated, ..RunStep::nothing() });
+    }
     stuck_after(claimed.lease, claimed.history_len, error)
 }
 
@@ -156,5 +154,5 @@ pub(super) fn stuck_after(lease: RunLease, history_len: u64, error: &Error) -> R
     let mut why = error.to_string();
     why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
     let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
-    RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step }
+    RunCommit::new(lease, history_len, step)
 }

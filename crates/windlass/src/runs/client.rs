@@ -130,7 +130,7 @@ impl Runs {
         step.wake =
             if more { Some(Due::Now) } else { timeout_ms.map(Due::DelayMs).filter(|_| !step.state.is_terminal()) };
         let keep_ms = run.keep.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
-        Ok(NewRun { id, kind: graph_kind()?, name, definition, input, keep_ms, step })
+        Ok(NewRun { name, definition, input, keep_ms, step, ..NewRun::new(id, graph_kind()?) })
     }
 
     /// The ids are ours, so a call whose answer got lost may be repeated.
@@ -168,8 +168,10 @@ impl Runs {
     /// Cancels a run. When this returns, nothing of it starts any more; jobs that run are being told. A run that has ended
     /// is left as it is. One that is stuck is opened for it; if it cannot be advanced even so, the error says why.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunState> {
-        self.brief_graph(run).await?;
+        let stuck = self.brief_graph(run).await?.stuck.is_some();
         let cancel = Message::Cancel { reason: reason.to_owned() }.to(run);
+        let cancel = RunMessage { reopens: stuck, ..cancel };
+        let mut is_opened = stuck;
         match self.say(cancel.clone()).await {
             Err(Error::RunRefused { .. }) => {
                 let state = self.brief(run).await?.state;
@@ -178,6 +180,7 @@ impl Runs {
                 }
                 // Should it end before it hears this, it ends the same way once more.
                 self.say(RunMessage { reopens: true, ..cancel }).await?;
+                is_opened = true;
             }
             told => told?,
         }
@@ -187,6 +190,12 @@ impl Runs {
             let advanced = engine.advance(run).await?;
             let Run { state, stuck, inbox_len, .. } = self.brief(run).await?;
             if let Some(why) = stuck.filter(|_| !state.is_terminal()) {
+                if !is_opened {
+                    // It was stuck before the message came, which alone does not open it.
+                    self.say(Message::Resume.to(run)).await?;
+                    is_opened = true;
+                    continue;
+                }
                 let way = format!("`windlass runs remove {run}` removes it, and leaves its jobs alone");
                 let why = format!("cannot be cancelled, it is stuck ({why}); {way}");
                 return Err(Error::RunRefused { run, why });

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use windlass_core::Result;
 use windlass_core::id::{Ids, RunId};
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, RunItem, RunRenewed, RunStep, Store};
+use windlass_core::store::{ClaimedRun, InboxItem, RunRenewed, RunStep, Store};
 use windlass_core::time::Timestamp;
 
 /// How runs of one kind are advanced. An [`Engine`](super::Engine) claims runs, rebuilds the state of each from its history,
@@ -55,7 +55,7 @@ pub trait RunKind: Send + Sync + 'static {
 
     /// Whether an inbox can belong to a run in this state. If not, the engine rebuilds the state from history. A store that fails
     /// over may lose an acknowledged commit; another commit may then have taken its place in the history.
-    fn accepts(&self, _state: &Self::State, _inbox: &[RunItem]) -> bool {
+    fn accepts(&self, _state: &Self::State, _inbox: &[InboxItem]) -> bool {
         true
     }
 
@@ -87,7 +87,7 @@ impl Turn {
     }
 
     /// The items of the claim. Afterwards [`claimed`](Self::claimed) has none.
-    pub fn take_inbox(&mut self) -> Vec<RunItem> {
+    pub fn take_inbox(&mut self) -> Vec<InboxItem> {
         std::mem::take(&mut self.claimed.inbox)
     }
 
@@ -135,7 +135,7 @@ impl fmt::Debug for Turn {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     /// The items, oldest first.
-    pub items: Vec<RunItem>,
+    pub items: Vec<InboxItem>,
     /// How many further items cannot be read. The commit takes them from the inbox, too.
     pub unreadable: u64,
 }

@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, RUN_TEXT_BYTES_MAX, RunItem, RunStep};
+use windlass_core::store::{ClaimedRun, InboxItem, RUN_TEXT_BYTES_MAX, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -29,7 +29,7 @@ pub(super) trait AnyState: Send {
     fn replay(&mut self, entries: &[Bytes]) -> Result<()>;
     fn decide<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>>;
     fn summarize(&self) -> String;
-    fn accepts(&self, inbox: &[RunItem]) -> bool;
+    fn accepts(&self, inbox: &[InboxItem]) -> bool;
     fn size(&self) -> usize;
 }
 
@@ -74,7 +74,7 @@ impl<K: RunKind> AnyState for UntypedState<K> {
         self.kind.summarize(&self.state)
     }
 
-    fn accepts(&self, inbox: &[RunItem]) -> bool {
+    fn accepts(&self, inbox: &[InboxItem]) -> bool {
         // A state that cannot answer is rebuilt.
         caught(|| Ok(self.kind.accepts(&self.state, inbox))).unwrap_or(false)
     }

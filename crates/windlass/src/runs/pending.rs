@@ -226,7 +226,7 @@ async fn release(calls: &Calls, lease: RunLease, history_len: u64) {
     // A run that has nothing in its inbox was claimed because it was time, or because an engine left off in mid-decision.
     let wake = if inbox_len > 0 { wake_at.map(Due::At) } else { Some(Due::Now) };
     let step = RunStep { wake, summary, ..RunStep::nothing() };
-    let release = RunCommit { lease, history_len, inbox_to: 0, lease_ms: None, step };
+    let release = RunCommit::new(lease, history_len, step);
     if let Err(error) = calls.commit(&[release]).await {
         tracing::debug!(run = %lease.run, %error, "a run could not be released; it is claimed when its lease ends");
     }

@@ -32,7 +32,7 @@ const ENTRIES_READ: u32 = 10_000;
 impl RunStatus {
     /// Reads a run; `None` when it is not there.
     pub(super) async fn read(store: &dyn Store, run: RunId) -> Result<Option<Self>> {
-        let read = RunRead { run, definition: true, input: true, history_from: 0, history_max: ENTRIES_READ };
+        let read = RunRead { definition: true, input: true, history_max: ENTRIES_READ, ..RunRead::brief(run) };
         let Some(view) = store.read_runs(vec![read]).await?.pop().flatten() else { return Ok(None) };
         check_kind(&view.run)?;
         let graph = Arc::new(decode_definition(&view.definition.unwrap_or_default())?);

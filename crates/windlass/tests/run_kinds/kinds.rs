@@ -8,14 +8,14 @@ use std::time::Duration;
 use windlass::core::id::RunId;
 use windlass::core::job::Due;
 use windlass::core::name::Kind;
-use windlass::core::store::{RunItem, RunState, RunStep};
+use windlass::core::store::{InboxItem, RunItem, RunState, RunStep};
 use windlass::runs::{RunKind, Turn};
 use windlass::{Error, Result};
 
-fn body(item: &RunItem) -> Option<Bytes> {
-    match item {
+fn body(found: &InboxItem) -> Option<Bytes> {
+    match &found.item {
         RunItem::Message { body, .. } => Some(Bytes::from(body.clone())),
-        RunItem::JobEnded(_) => None,
+        _ => None,
     }
 }
 

@@ -63,13 +63,13 @@ async fn start(store: &Arc<dyn Store>, kind: &str, definition: &str) -> RunId {
     let id = Ids::new(Arc::new(SystemClock), Arc::new(StrongRandom::from_system())).next_run();
     let step = RunStep { wake: Some(Due::Now), summary: "new".to_owned(), ..RunStep::nothing() };
     let (kind, name, definition) = (Kind::new(kind).unwrap(), kind.to_owned(), Bytes::from(definition.to_owned()));
-    let run = NewRun { id, kind, name, definition, input: "the input".into(), keep_ms: None, step };
+    let run = NewRun { name, definition, input: "the input".into(), step, ..NewRun::new(id, kind) };
     store.create_runs(vec![run]).await.unwrap().remove(0).unwrap();
     id
 }
 
 async fn send(store: &Arc<dyn Store>, run: RunId, body: &str, interrupts: bool) {
-    let message = RunMessage { run, body: body.to_owned(), interrupts, reopens: false, expected_history_len: None };
+    let message = RunMessage { interrupts, ..RunMessage::new(run, body) };
     store.send_to_runs(vec![message]).await.unwrap().remove(0).unwrap();
 }
 

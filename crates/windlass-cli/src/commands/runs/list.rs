@@ -62,7 +62,7 @@ impl List {
         let store = app.existing()?;
         let order = if self.oldest { ListOrder::Ascending } else { ListOrder::Descending };
         let state = self.state.map(StateName::state);
-        let list = RunList { state, order, cursor: self.cursor, limit: self.limit };
+        let list = RunList { state, order, cursor: self.cursor, ..RunList::new(self.limit) };
         let page = list_runs(store.as_ref(), list, self.state == Some(StateName::Stuck)).await?;
         let now = store.now().await?;
         let mut list = Listing::new(app.ui, &["ID", "NAME", "STATE", "STARTED", "TOOK", "NOTE"]);
@@ -90,7 +90,7 @@ pub(super) fn state(run: &Run) -> Cell {
     match run.state {
         RunState::Running => cell.color(Color::Cyan),
         RunState::Succeeded => cell.color(Color::Green),
-        RunState::Failed => cell.color(Color::Red),
-        RunState::Cancelled => cell.color(Color::DarkGrey),
+        RunState::Failed | RunState::TimedOut => cell.color(Color::Red),
+        RunState::Cancelled | RunState::Terminated => cell.color(Color::DarkGrey),
     }
 }

@@ -1,11 +1,14 @@
 //! What happens to runs: the ends of their jobs, and messages.
 
 use super::super::Step;
-use super::super::rows::{Record, RunRow};
+use super::super::rows::{Record, RunRow, RunValue};
 use super::super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::job::State;
-use crate::store::{JobEnd, RUN_CHANGED, RUN_NOT_ENDED, RunItem, RunMessage, RunState};
+use crate::job::{FailureClass, State};
+use crate::store::{
+    JobEnd, MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_ENDED, RUN_TERMINATED, RunItem, RunMessage, RunState,
+    UNREAD_MESSAGES_MAX,
+};
 
 impl<T: Tables> Step<'_, T> {
     /// Tells the run of a job that the job has ended, or is gone before it could.
@@ -18,11 +21,14 @@ impl<T: Tables> Step<'_, T> {
             Err(error) => return Err(error),
         };
         let extra = self.readable(record.row)?;
-        let error = match state {
-            Some(State::Failed) if record.quarantined => Some("its stored form cannot be read".to_owned()),
-            Some(State::Failed) => extra.failures.last().map(|failure| failure.message.clone()),
-            _ => None,
+        let (error, class) = match (state, extra.failures.last()) {
+            (Some(State::Failed), _) if record.quarantined => {
+                (Some("its stored form cannot be read".to_owned()), Some(FailureClass::Quarantined))
+            }
+            (Some(State::Failed), Some(last)) => (Some(last.message.clone()), Some(last.class)),
+            _ => (None, None),
         };
+        let succeeded = state == Some(State::Succeeded);
         let end = JobEnd {
             job: record.id,
             state,
@@ -30,7 +36,9 @@ impl<T: Tables> Step<'_, T> {
             claimed_at: record.life.claimed_at,
             at: self.now,
             error,
-            outputs: if state == Some(State::Succeeded) { extra.outputs } else { Default::default() },
+            class,
+            outputs: if succeeded { extra.outputs } else { Default::default() },
+            result: extra.result.filter(|_| succeeded && before.job_results),
         };
         self.deliver(before.clone(), &before, RunItem::JobEnded(end))
     }
@@ -43,33 +51,58 @@ impl<T: Tables> Step<'_, T> {
     pub(super) fn send_to_run(&mut self, message: RunMessage) -> Result<()> {
         message.check()?;
         let before = self.wanted_run(message.run)?;
+        let hash = message.id_hash();
+        if let Some(hash) = hash
+            && self.tables.has_message_id(before.id, hash)?
+        {
+            return Ok(());
+        }
+        check_delivery(&message, &before)?;
         let mut row = before.clone();
-        if let Some(len) = message.expected_history_len {
-            let refused = |why: &str| Err(Error::run_refused(before.id, why));
-            match row.state.is_terminal() {
-                false => return refused(RUN_NOT_ENDED),
-                true if row.history_len != len => return refused(RUN_CHANGED),
-                true => {}
-            }
-        }
-        if row.rests() && !message.reopens {
-            return Err(match &row.stuck {
-                Some(stuck) if !row.state.is_terminal() => Error::run_stuck(row.id, stuck),
-                _ => Error::run_ended(row.id, row.state),
-            });
-        }
         if message.reopens {
-            (row.state, row.stuck, row.finished_at) = (RunState::Running, None, None);
+            if row.state.is_terminal() {
+                self.tables.put_run_value(row.id, RunValue::Result, None)?;
+            }
+            (row.state, row.stuck, row.finished_at, row.error) = (RunState::Running, None, None, None);
         }
         if message.interrupts {
             row.held = None;
         }
-        self.deliver(row, &before, RunItem::Message { at: self.now, body: message.body })
+        if message.terminates {
+            (row.state, row.stuck, row.held, row.wake_at) = (RunState::Terminated, None, None, None);
+            (row.finished_at, row.error) = (Some(self.now), Some(RUN_TERMINATED.to_owned()));
+        }
+        if let Some(hash) = hash {
+            self.tables.put_message_id(row.id, row.message_ids % MESSAGE_IDS_KEPT, hash)?;
+            row.message_ids += 1;
+        }
+        self.deliver(row.clone(), &before, RunItem::Message { at: self.now, id: message.id, body: message.body })?;
+        if message.terminates { self.tell_end(&row, None) } else { Ok(()) }
     }
 
-    fn deliver(&mut self, mut row: RunRow, before: &RunRow, item: RunItem) -> Result<()> {
+    pub(super) fn deliver(&mut self, mut row: RunRow, before: &RunRow, item: RunItem) -> Result<()> {
+        row.unread_messages += u64::from(item.is_message());
         self.tables.append_inbox(row.id, row.inbox_next, item)?;
         row.inbox_next += 1;
         self.put_run(before, row).map(drop)
     }
+}
+
+/// Rejects a message that the run does not take as it is now.
+fn check_delivery(message: &RunMessage, row: &RunRow) -> Result<()> {
+    if let Some(len) = message.expected_history_len {
+        let refused = |why: &str| Err(Error::run_refused(row.id, why));
+        match row.state.is_terminal() {
+            false => return refused(RUN_NOT_ENDED),
+            true if row.history_len != len => return refused(RUN_CHANGED),
+            true => {}
+        }
+    }
+    if row.state.is_terminal() && !message.reopens {
+        return Err(Error::run_ended(row.id, row.state));
+    }
+    if message.needs_room() && row.unread_messages >= UNREAD_MESSAGES_MAX {
+        return Err(Error::inbox_full(row.id, UNREAD_MESSAGES_MAX));
+    }
+    Ok(())
 }

@@ -1,14 +1,18 @@
 //! Looking runs up, listing and removing them.
 
 use super::super::Step;
-use super::super::rows::RunRow;
+use super::super::rows::{RunRow, RunValue};
 use super::super::scan::Cursor;
 use super::super::tables::Position;
 use super::super::tables::{RunWalk, Tables};
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::job::State;
-use crate::store::{FeedEvent, ListOrder, Run, RunChange, RunList, RunPage, RunRead, RunView, check_batch};
+use crate::store::{
+    FeedEvent, ListOrder, RUN_SCAN_MAX, Run, RunChange, RunList, RunPage, RunRead, RunView, check_batch,
+};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`RunStore::read_runs`](crate::store::RunStore::read_runs).
@@ -30,33 +34,53 @@ impl<T: Tables> Step<'_, T> {
             0 => Vec::new(),
             max => self.tables.history(read.run, read.history_from, max as usize)?,
         };
-        Ok(Some(RunView { run, definition, input, history }))
+        let published =
+            if read.published { Some(self.value(read.run, RunValue::Published)?.unwrap_or_default()) } else { None };
+        let result = if read.result { self.value(read.run, RunValue::Result)? } else { None };
+        Ok(Some(RunView { run, definition, input, history, published, result }))
+    }
+
+    /// A value of a run; `None` if there is none or it cannot be read.
+    fn value<V: DeserializeOwned>(&mut self, run: RunId, value: RunValue) -> Result<Option<V>> {
+        let bytes = self.tables.run_value(run, value)?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// See [`RunStore::list_runs`](crate::store::RunStore::list_runs).
     pub fn list_runs(&mut self, request: &RunList) -> Result<RunPage> {
         request.check()?;
-        let question = format!("runs {:?} {:?}", request.state, request.order);
+        let question = request.question();
         let cursor = request.cursor.as_deref().map(|text| Cursor::<Position>::decode(text, &question)).transpose()?;
         let descending = request.order == ListOrder::Descending;
         let (after, limit) = (cursor.map(|cursor| cursor.queue), request.limit as usize);
-        let found = self.tables.runs(RunWalk { state: request.state, descending, after, limit: limit + 1 })?;
-        let more = found.len() > limit;
-        let mut page = RunPage::default();
-        for (seq, id) in found.into_iter().take(limit) {
-            let run = match self.tables.run(id) {
-                Ok(Some(row)) => view(row),
-                Ok(None) => Run::unreadable(id, "it is not there".to_owned())?,
-                Err(Error::Corrupt { what }) => Run::unreadable(id, what)?,
-                Err(error) => return Err(error),
-            };
-            page.runs.push(run);
-            if more {
-                page.cursor =
-                    Some(Cursor::<Position> { queue: seq, state: State::Scheduled, position: None }.encode(&question));
+        let is_filtered = request.is_filtered();
+        let scan_max = if is_filtered { RUN_SCAN_MAX } else { limit };
+        let found = self.tables.runs(RunWalk { state: request.state, descending, after, limit: scan_max + 1 })?;
+        let (mut page, mut visited) = (RunPage::default(), 0_usize);
+        for (_, id) in found.iter().take(scan_max) {
+            visited += 1;
+            let run = self.listed(*id)?;
+            if !is_filtered || run.damaged.is_none() && request.matches(&run) {
+                page.runs.push(run);
+            }
+            if page.runs.len() == limit {
+                break;
             }
         }
+        if let Some((seq, _)) = found.get(visited.saturating_sub(1)).filter(|_| visited < found.len()) {
+            let cursor = Cursor::<Position> { queue: *seq, state: State::Scheduled, position: None };
+            page.cursor = Some(cursor.encode(&question));
+        }
         Ok(page)
+    }
+
+    fn listed(&mut self, id: RunId) -> Result<Run> {
+        match self.tables.run(id) {
+            Ok(Some(row)) => Ok(view(row)),
+            Ok(None) => Run::unreadable(id, "it is not there".to_owned()),
+            Err(Error::Corrupt { what }) => Run::unreadable(id, what),
+            Err(error) => Err(error),
+        }
     }
 
     /// See [`RunStore::remove_runs`](crate::store::RunStore::remove_runs).
@@ -66,7 +90,7 @@ impl<T: Tables> Step<'_, T> {
 
     pub(in super::super) fn remove_run(&mut self, id: RunId) -> Result<()> {
         let history_len = match self.wanted_run(id) {
-            Ok(row) if !row.rests() => {
+            Ok(row) if !row.state.is_terminal() && row.stuck.is_none() => {
                 return Err(Error::run_not_removed(id));
             }
             Ok(row) => row.history_len,
@@ -88,6 +112,7 @@ impl<T: Tables> Step<'_, T> {
 }
 
 fn view(row: RunRow) -> Run {
+    let inbox_len = row.inbox_len();
     Run {
         id: row.id,
         kind: row.kind,
@@ -96,12 +121,18 @@ fn view(row: RunRow) -> Run {
         stuck: row.stuck,
         summary: row.summary.as_ref().to_owned(),
         history_len: row.history_len,
-        inbox_len: row.inbox_next.saturating_sub(row.inbox_first),
+        inbox_len,
         engine: row.held.map(|held| held.worker),
         wake_at: row.wake_at,
         created_at: row.created_at,
         changed_at: row.changed_at,
         finished_at: row.finished_at,
+        parent: row.parent,
+        labels: Arc::unwrap_or_clone(row.labels),
+        segment_from: row.segment_from,
+        stall_count: row.stall_count,
+        unread_messages: row.unread_messages,
+        error: row.error,
         damaged: None,
     }
 }

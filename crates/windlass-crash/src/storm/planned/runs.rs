@@ -16,7 +16,7 @@ use windlass_core::graph::Graph;
 use windlass_core::id::{Ids, JobId, RunId};
 use windlass_core::job::Lease;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{ClaimedJob, ListOrder, OutcomeKind, Run, RunList, RunState, Store};
+use windlass_core::store::{ClaimedJob, OutcomeKind, Run, RunList, RunState, Store};
 use windlass_core::time::SystemClock;
 
 /// The queue of the nodes of runs.
@@ -137,7 +137,7 @@ impl RunFindings {
 
 /// Runs of the store that have not ended.
 pub(super) async fn open_runs(store: &dyn Store) -> Result<usize> {
-    let running = RunList { state: Some(RunState::Running), order: ListOrder::Ascending, cursor: None, limit: 1_000 };
+    let running = RunList { state: Some(RunState::Running), ..RunList::new(1_000) };
     Ok(store.list_runs(running).await?.runs.len())
 }
 

@@ -1,23 +1,27 @@
 //! Runs: the store's part, which is to keep, to fence and to tell. The layout is in `lua/lib/runs.lua`.
 
+mod answers;
+mod items;
 mod steps;
 pub(super) mod text;
 
 use super::RedisStore;
 use super::enqueue::{Lanes, PIECE_BYTES};
+use crate::record::read_result;
 use crate::reply::{Items, maybe_time, number, odd, sound, time};
 use crate::scripts::AT;
+use answers::{committed, created, removed, renewed, sent, unreadable};
 use async_trait::async_trait;
 use bytes::Bytes;
-use steps::{Told, message_flags, refused};
-use text::{Record, digits, item, state, state_letter, view};
+use items::readable_items;
+use steps::{Told, message_flags};
+use text::{Record, digits, label_text, published, state_letter, view};
 use windlass_core::engine::Cursor;
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
-    ClaimedRun, ListOrder, NewRun, RUN_CHANGED, RUN_NOT_ENDED, RunClaim, RunCommit, RunCommitted, RunCreated, RunItem,
-    RunLease, RunList, RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore, RunView, RunsClaimed,
-    check_batch,
+    ClaimedRun, ListOrder, NewRun, RUN_SCAN_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease, RunList,
+    RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore, RunView, RunsClaimed, check_batch,
 };
 use windlass_core::{Error, Result};
 
@@ -97,11 +101,12 @@ impl RedisStore {
         Items::of(self.caller.run_durably(call).await?)
     }
 
-    /// The runs of a claim: id, record, lease and items of each.
-    fn claimed_runs(items: &mut Items, token: Token) -> Vec<ClaimedRun> {
-        let mut runs = Vec::with_capacity(items.left() / 4);
+    /// The runs of a claim: id, record, lease and items of each; and their segments, if the claim asked for them.
+    fn claimed_runs(items: &mut Items, token: Token, with_segments: bool) -> Vec<ClaimedRun> {
+        let parts = if with_segments { 6 } else { 4 };
+        let mut runs = Vec::with_capacity(items.left() / parts);
         while items.left() > 0 {
-            match claimed_run(&mut items.take(4), token) {
+            match claimed_run(&mut items.take(parts), token) {
                 Ok(run) => runs.push(run),
                 // It must not keep the others from their turn.
                 Err(error) => tracing::warn!(%error, "a claimed run cannot be read"),
@@ -128,25 +133,32 @@ impl RedisStore {
     async fn read_some(&self, reads: &[RunRead]) -> Result<Vec<Option<RunView>>> {
         let mut call = self.caller.script(AT.read_runs);
         for read in reads {
-            let parts = match (read.definition, read.input) {
-                (true, true) => "di",
-                (true, false) => "d",
-                (false, true) => "i",
-                (false, false) => "-",
-            };
+            let wanted = [(read.definition, 'd'), (read.input, 'i'), (read.published, 'p'), (read.result, 'r')];
+            let parts: String = wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, letter)| letter).collect();
             call.arg_fmt(read.run).arg(parts).arg_fmt(read.history_from.min(ENTRY_MAX)).arg_fmt(read.history_max);
         }
         let mut items = self.caller.items(call).await?;
         reads.iter().map(|read| run_view(read, &mut items)).collect()
     }
 
-    /// One page: place, id and run of each.
-    async fn runs_after(&self, request: &RunList, after: Option<u64>, limit: u32) -> Result<Vec<Listed>> {
+    /// One page: place, id and run of each, and where to go on.
+    async fn runs_after(&self, request: &RunList, after: Option<u64>) -> Result<(Vec<Listed>, Option<u64>)> {
         let mut call = self.caller.script(AT.list_runs);
+        let RunList { kind, stuck, parent, label, created_from, created_before, limit, .. } = request;
         call.arg(request.state.map_or("*", state_letter));
         call.arg(if request.order == ListOrder::Descending { "1" } else { "0" });
+        let is_filtered = request.is_filtered();
         call.arg(after.map_or_else(String::new, digits)).arg_fmt(limit);
+        call.arg_fmt(if is_filtered { RUN_SCAN_MAX } else { *limit as usize }).arg_fmt(u8::from(is_filtered));
+        let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        call.arg(dash(kind.clone())).arg(dash(stuck.map(|stuck| u8::from(stuck).to_string())));
+        call.arg(dash(parent.map(|parent| parent.to_string()))).arg(dash(label.as_ref().map(label_text).transpose()?));
+        for time in [created_from, created_before] {
+            call.arg(dash(time.map(|time| time.as_ms().to_string())));
+        }
         let mut items = self.caller.items(call).await?;
+        let last = items.text()?;
+        let last = if last.is_empty() { None } else { Some(crate::reply::hex(&last)?) };
         let mut listed = Vec::with_capacity(items.left() / 4);
         while items.left() > 0 {
             let (place, id) = (items.bytes()?, items.bytes()?);
@@ -155,20 +167,20 @@ impl RedisStore {
             let Some((place, id)) = entry(&place, &id) else { continue };
             listed.push(Listed { place, id, record, broken });
         }
-        Ok(listed)
+        Ok((listed, last))
     }
 
     /// The place of a run that does not know it itself.
     async fn place_of(&self, run: RunId) -> Result<Option<u64>> {
-        let all = RunList { state: None, order: ListOrder::Ascending, cursor: None, limit: LOOK };
+        let all = RunList::new(LOOK);
         let mut after = None;
         loop {
-            let page = self.runs_after(&all, after, LOOK).await?;
+            let (page, last) = self.runs_after(&all, after).await?;
             if let Some(found) = page.iter().find(|listed| listed.id == run) {
                 return Ok(Some(found.place));
             }
-            match page.last() {
-                Some(last) => after = Some(last.place),
+            match last {
+                Some(_) => after = last,
                 None => return Ok(None),
             }
         }
@@ -189,9 +201,13 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
     let Record { number: run_number, inbox_first, definition_hash, run } = Record::read(id, &items.bytes()?)?;
     let held = items.text()?;
     let parts: Vec<&str> = held.split(' ').collect();
-    let [expires_at, inbox_to, woken] = parts[..] else { return Err(odd("a lease is too short")) };
-    let inbox_to: u64 = number(inbox_to)?;
-    let inbox = readable_items(&mut items.list()?)?;
+    let [expires_at, inbox_to, woken, inbox_taken] = parts[..] else { return Err(odd("a lease is too short")) };
+    let inbox = readable_items(&mut items.list()?, inbox_first)?;
+    let (mut input, mut history) = (None, Vec::new());
+    if items.left() > 0 {
+        input = items.maybe()?;
+        history = items.list()?.all(Items::bytes)?;
+    }
     Ok(ClaimedRun {
         lease: RunLease { run: id, token },
         expires_at: time(expires_at)?,
@@ -202,15 +218,18 @@ fn claimed_run(items: &mut Items, token: Token) -> Result<ClaimedRun> {
         created_at: run.created_at,
         history_len: run.history_len,
         inbox,
-        inbox_to,
-        inbox_taken: inbox_to.saturating_sub(inbox_first),
+        inbox_to: number(inbox_to)?,
+        inbox_taken: number(inbox_taken)?,
         woken: woken == "1",
+        state: run.state,
+        stuck: run.stuck,
+        parent: run.parent,
+        labels: run.labels,
+        stall_count: run.stall_count,
+        segment_from: run.segment_from,
+        input,
+        history,
     })
-}
-
-/// The items of an inbox without those that cannot be read.
-fn readable_items(members: &mut Items) -> Result<Vec<RunItem>> {
-    Ok(members.all(|members| Ok(item(&members.bytes()?)))?.into_iter().flatten().collect())
 }
 
 /// A run in a page.
@@ -229,81 +248,26 @@ fn entry(place: &Bytes, id: &Bytes) -> Option<(u64, RunId)> {
 fn run_view(read: &RunRead, items: &mut Items) -> Result<Option<RunView>> {
     let (record, broken) = (items.maybe()?, items.text()? == "1");
     let (definition, input, mut entries) = (items.maybe()?, items.maybe()?, items.list()?);
+    let (values, ended_with) = (items.maybe()?, items.maybe()?);
     let Some(record) = record else { return Ok(None) };
     let history = entries.all(Items::bytes)?;
-    Ok(Some(RunView { run: view(read.run, Some(&record), broken)?, definition, input, history }))
+    Ok(Some(RunView {
+        run: view(read.run, Some(&record), broken)?,
+        definition,
+        input,
+        history,
+        published: read.published.then(|| published(values.as_ref())),
+        result: ended_with.as_ref().and_then(read_result),
+    }))
 }
 
 /// About how much there is to read.
 fn weight(read: &RunRead) -> usize {
-    1 + usize::from(read.definition) * 32 + usize::from(read.input) * 8 + read.history_max as usize / 16
-}
-
-fn unreadable(run: RunId) -> Error {
-    Error::corrupt(format!("the run {run} cannot be read; look at it, then remove it"))
-}
-
-fn created(answer: &str, run: &NewRun) -> Result<RunCreated> {
-    match answer.split_once(' ').unwrap_or((answer, "")) {
-        ("created", _) => Ok(RunCreated::Created),
-        ("existing", _) => Ok(RunCreated::Existing),
-        ("taken", _) => Err(Error::RunTaken { run: run.id }),
-        ("refused", rest) => Err(refused(rest, &run.step)),
-        _ => Err(odd(answer)),
-    }
-}
-
-fn committed(answer: &str, commit: &RunCommit) -> Result<RunCommitted> {
-    let run = commit.lease.run;
-    match answer.split_once(' ').unwrap_or((answer, "")) {
-        ("ok", len) => Ok(RunCommitted { history_len: number(len)?, repeated: false }),
-        ("same", len) => Ok(RunCommitted { history_len: number(len)?, repeated: true }),
-        ("lost", _) => Err(Error::LeaseLost),
-        ("missing", _) => Err(Error::run_not_found(run)),
-        ("corrupt", _) => Err(unreadable(run)),
-        ("beyond", _) => Err(Error::beyond_inbox("inbox_to")),
-        ("refused", rest) => Err(refused(rest, &commit.step)),
-        _ => Err(odd(answer)),
-    }
-}
-
-fn renewed(answer: &str, mut found: Items, run: RunId) -> Result<RunRenewed> {
-    match answer.split_once(' ').unwrap_or((answer, "")) {
-        ("ok", numbers) => {
-            let mut numbers = numbers.split(' ');
-            let mut next = || numbers.next().unwrap_or_default();
-            let (expires_at, from, inbox_to) = (time(next())?, number::<u64>(next())?, number::<u64>(next())?);
-            let inbox = readable_items(&mut found)?;
-            Ok(RunRenewed { expires_at, inbox, inbox_to, inbox_taken: inbox_to.saturating_sub(from) })
-        }
-        ("lost", _) => Err(Error::LeaseLost),
-        ("missing", _) => Err(Error::run_not_found(run)),
-        ("corrupt", _) => Err(unreadable(run)),
-        ("beyond", _) => Err(Error::beyond_inbox("inbox_from")),
-        _ => Err(odd(answer)),
-    }
-}
-
-fn sent(answer: &str, run: RunId) -> Result<()> {
-    match answer.split_once(' ').unwrap_or((answer, "")) {
-        ("ok", _) => Ok(()),
-        ("missing", _) => Err(Error::run_not_found(run)),
-        ("corrupt", _) => Err(unreadable(run)),
-        ("ended", letter) => Err(Error::run_ended(run, state(letter)?)),
-        ("running", _) => Err(Error::run_refused(run, RUN_NOT_ENDED)),
-        ("changed", _) => Err(Error::run_refused(run, RUN_CHANGED)),
-        ("stuck", why) => Err(Error::run_stuck(run, &crate::record::unescape(why))),
-        _ => Err(odd(answer)),
-    }
-}
-
-fn removed(answer: &str, run: RunId) -> Result<()> {
-    match answer {
-        "ok" => Ok(()),
-        "missing" => Err(Error::run_not_found(run)),
-        "running" => Err(Error::run_not_removed(run)),
-        _ => Err(odd(answer)),
-    }
+    1 + usize::from(read.definition) * 32
+        + usize::from(read.input) * 8
+        + usize::from(read.published) * 4
+        + usize::from(read.result) * 8
+        + read.history_max as usize / 16
 }
 
 #[async_trait]
@@ -327,6 +291,7 @@ impl RunStore for RedisStore {
             Some(run) => call.arg_fmt(run),
             None => call.arg("-"),
         };
+        call.arg_fmt(request.history_bytes_max);
         for kind in &request.kinds {
             call.arg(kind.as_str());
         }
@@ -338,7 +303,8 @@ impl RunStore for RedisStore {
             (other, _) => return Err(odd(other)),
         }
         let (now, next_at) = (items.time()?, maybe_time(&items.text()?)?);
-        Ok(RunsClaimed { runs: Self::claimed_runs(&mut items, token), now, next_at, mark })
+        let runs = Self::claimed_runs(&mut items, token, request.history_bytes_max > 0);
+        Ok(RunsClaimed { runs, now, next_at, mark })
     }
 
     async fn renew_runs(&self, renewals: Vec<RunRenewal>) -> Result<Vec<Result<RunRenewed>>> {
@@ -411,16 +377,17 @@ impl RunStore for RedisStore {
 
     async fn list_runs(&self, request: RunList) -> Result<RunPage> {
         request.check()?;
-        let question = format!("runs {:?} {:?}", request.state, request.order);
+        let question = request.question();
         let cursor = request.cursor.as_deref().map(|text| Cursor::<Bytes>::decode(text, &question)).transpose()?;
-        let mut listed = self.runs_after(&request, cursor.map(|cursor| cursor.queue), request.limit + 1).await?;
-        let more = listed.len() > request.limit as usize;
-        listed.truncate(request.limit as usize);
-        let cursor = listed.last().filter(|_| more).map(|last| {
-            Cursor::<Bytes> { queue: last.place, state: State::Scheduled, position: None }.encode(&question)
-        });
+        let (listed, last) = self.runs_after(&request, cursor.map(|cursor| cursor.queue)).await?;
+        let cursor = last
+            .map(|place| Cursor::<Bytes> { queue: place, state: State::Scheduled, position: None }.encode(&question));
         let runs = listed.iter().map(|listed| view(listed.id, listed.record.as_ref(), listed.broken));
-        Ok(RunPage { runs: runs.collect::<Result<_>>()?, cursor })
+        let mut runs: Vec<_> = runs.collect::<Result<_>>()?;
+        if request.is_filtered() {
+            runs.retain(|run| run.damaged.is_none() && request.matches(run));
+        }
+        Ok(RunPage { runs, cursor })
     }
 
     async fn remove_runs(&self, runs: Vec<RunId>) -> Result<Vec<Result<()>>> {

@@ -1,16 +1,23 @@
 //! How runs are written, and how they are read back. The layout is in `lua/lib/runs.lua`.
 
 use crate::record::unescape;
-use crate::reply::{maybe, maybe_time, number, odd, text, time};
+use crate::reply::{maybe_time, number, odd, time};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use windlass_core::Result;
 use windlass_core::id::{RunId, Token};
 use windlass_core::name::{Kind, WorkerId};
-use windlass_core::store::{JobEnd, Run, RunItem, RunState};
-use windlass_core::time::Timestamp;
+use windlass_core::payload::Payload;
+use windlass_core::store::{Run, RunLabel, RunState};
 
-const STATES: [(RunState, &str); 4] =
-    [(RunState::Running, "R"), (RunState::Succeeded, "S"), (RunState::Failed, "F"), (RunState::Cancelled, "C")];
+const STATES: [(RunState, &str); 6] = [
+    (RunState::Running, "R"),
+    (RunState::Succeeded, "S"),
+    (RunState::Failed, "F"),
+    (RunState::Cancelled, "C"),
+    (RunState::TimedOut, "T"),
+    (RunState::Terminated, "E"),
+];
 
 pub(in crate::store) fn state(letter: &str) -> Result<RunState> {
     let found = STATES.iter().find(|(_, known)| *known == letter);
@@ -61,18 +68,21 @@ impl Record {
             _keep,
             hash,
             _,
+            ref words @ ..,
         ] = parts[..]
         else {
             return Err(odd("the record of a run has too few words"));
         };
-        if form != "1" {
+        if form != "1" && form != "2" {
             return Err(odd("the record of a run is of another version"));
         }
         let held: Option<Token> = token_of(token)?;
         token_of(last)?;
         let (first, next): (u64, u64) = (number(first)?, number(next)?);
         let (kind, engine) = (Kind::new(line()?)?, line()?);
-        let run = Run {
+        // The engine that holds the run, and behind a tab another one that made the last commit.
+        let engine = engine.split_once('\t').map_or(engine, |(holder, _)| holder);
+        let mut run = Run {
             id,
             kind,
             name: unescape(line()?),
@@ -86,11 +96,66 @@ impl Record {
             created_at: time(created)?,
             changed_at: time(changed)?,
             finished_at: maybe_time(finished)?,
+            parent: None,
+            labels: Default::default(),
+            segment_from: 0,
+            stall_count: 0,
+            unread_messages: 0,
+            error: None,
             damaged: None,
         };
+        let holes = read_words(&mut run, words)?;
+        run.inbox_len = run.inbox_len.saturating_sub(holes);
+        lines.try_for_each(|line| read_line(&mut run, line))?;
         let number = u64::from_str_radix(seq, 16).map_err(|_| odd("the number of a run is none"))?;
         Ok(Self { number, inbox_first: first, definition_hash: hash_of(hash)?, run })
     }
+}
+
+/// Reads the words that few runs have; how many numbers of the inbox have no item any more.
+fn read_words(run: &mut Run, words: &[&str]) -> Result<u64> {
+    let mut holes = 0;
+    for word in words {
+        let (letter, rest) = word.split_at_checked(1).ok_or_else(|| odd("a word of a run is empty"))?;
+        match letter {
+            "s" => run.segment_from = number(rest)?,
+            "u" => run.unread_messages = number(rest)?,
+            "l" => run.stall_count = number(rest)?,
+            "h" => holes = number(rest)?,
+            // What only scripts need.
+            "n" | "j" => {}
+            _ => return Err(odd("a word of a run is not known")),
+        }
+    }
+    Ok(holes)
+}
+
+/// Reads a line that few runs have.
+fn read_line(run: &mut Run, line: &str) -> Result<()> {
+    match line.split_at_checked(1) {
+        Some(("^", parent)) => run.parent = Some(parent.parse()?),
+        // Labels that cannot be read must not keep the run from being worked.
+        Some(("#", labels)) => run.labels = serde_json::from_str(labels).unwrap_or_default(),
+        Some(("!", error)) => run.error = Some(unescape(error)),
+        _ => return Err(odd("a line of a run is not known")),
+    }
+    Ok(())
+}
+
+/// Labels as a record has them.
+pub(super) fn labels_text(labels: &BTreeMap<String, String>) -> Result<String> {
+    serde_json::to_string(labels).map_err(|error| odd(&error.to_string()))
+}
+
+/// A label as it stands among the labels of a record.
+pub(super) fn label_text(label: &RunLabel) -> Result<String> {
+    let text = labels_text(&BTreeMap::from([(label.name.clone(), label.value.clone())]))?;
+    Ok(text.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned())
+}
+
+/// The values that a run publishes; none when they cannot be read.
+pub(super) fn published(stored: Option<&Bytes>) -> BTreeMap<String, Payload> {
+    stored.and_then(|stored| serde_json::from_slice(stored).ok()).unwrap_or_default()
 }
 
 fn token_of(text: &str) -> Result<Option<Token>> {
@@ -117,32 +182,10 @@ pub(super) fn view(id: RunId, stored: Option<&Bytes>, broken: bool) -> Result<Ru
     Run::unreadable(id, why)
 }
 
-/// An item of an inbox; nothing for one that cannot be read.
-pub(super) fn item(stored: &Bytes) -> Option<RunItem> {
-    let (head, rest) = text(stored).ok()?.split_once('\n')?;
-    let parts: Vec<&str> = head.split(' ').collect();
-    match parts[..] {
-        ["m", at] => Some(RunItem::Message { at: time(at).ok()?, body: rest.to_owned() }),
-        ["j", job, state, attempt, claimed, at] => {
-            let (error, outputs) = rest.split_once('\n')?;
-            let state = if state == "-" { None } else { Some(crate::reply::state(state).ok()?) };
-            Some(RunItem::JobEnded(JobEnd {
-                job: job.parse().ok()?,
-                state,
-                attempt: number(attempt).ok()?,
-                claimed_at: maybe::<i64>(claimed).ok()?.map(Timestamp::from_ms),
-                at: time(at).ok()?,
-                error: error.strip_prefix('+').map(unescape),
-                outputs: if outputs.is_empty() { Default::default() } else { serde_json::from_str(outputs).ok()? },
-            }))
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use windlass_core::time::Timestamp;
 
     const GOOD: &str = "1 00000000000a R 3 1 4 0123456789abcdef 1700 - - 1800 1600 1650 - 1000 \
                         000102030405060708090a0b0c0d0e0f 0123456789abcdef\ngraph\nengine 1\na\\nb\n-\n1 of 2";
@@ -168,8 +211,8 @@ mod tests {
     fn what_cannot_be_read_is_shown_as_damaged() {
         for bad in [
             "",
-            "2 x",
-            &GOOD.replace("1 0000", "2 0000"),
+            "3 x",
+            &GOOD.replace("1 0000", "3 0000"),
             &GOOD.replace(" R ", " X "),
             &GOOD.replace("graph", ""),
             &GOOD.replace("00a", "00x"),
@@ -179,14 +222,5 @@ mod tests {
         }
         assert!(view(id(), Some(&Bytes::from_static(GOOD.as_bytes())), true).unwrap().damaged.is_some());
         assert_eq!(view(id(), Some(&Bytes::from_static(GOOD.as_bytes())), false).unwrap().damaged, None);
-    }
-
-    #[test]
-    fn an_item_that_cannot_be_read_is_left_out() {
-        let stored = |item: &str| Bytes::from(item.to_owned());
-        assert!(item(&stored("m 17\nhello\nyou")).is_some());
-        for bad in ["", "m", "m x\nhello", "j 0 S 1 - 5\n-\n", "k 17\n"] {
-            assert_eq!(item(&stored(bad)), None, "{bad}");
-        }
     }
 }

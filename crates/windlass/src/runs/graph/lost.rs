@@ -14,7 +14,7 @@ use windlass_core::Result;
 use windlass_core::graph::{End, Happened, Outcome};
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::Job;
-use windlass_core::store::{JobEnd, RunItem, RunRead};
+use windlass_core::store::{InboxItem, JobEnd, RunItem, RunRead};
 use windlass_core::time::Timestamp;
 
 /// Jobs that are looked up in one call.
@@ -59,10 +59,10 @@ async fn lost_ends(state: &mut GraphState, turn: &Turn) -> Result<Option<Vec<Occ
     Ok(Some(lost))
 }
 
-fn ended_job(item: &RunItem) -> Option<JobId> {
-    match item {
+fn ended_job(found: &InboxItem) -> Option<JobId> {
+    match &found.item {
         RunItem::JobEnded(end) => Some(end.job),
-        RunItem::Message { .. } => None,
+        _ => None,
     }
 }
 
@@ -84,6 +84,7 @@ fn lost_end(run: RunId, id: JobId, stored: Option<Job>, now: Timestamp) -> Optio
     let Job { state, attempt, claimed_at, finished_at, mut failures, outputs, .. } = job;
     let error = failures.pop().map(|failure| failure.message);
     let at = finished_at.unwrap_or(now);
-    let end = || JobEnd { job: id, state: Some(state), attempt, claimed_at, at, error, outputs };
+    let end =
+        || JobEnd { job: id, state: Some(state), attempt, claimed_at, at, error, class: None, outputs, result: None };
     state.is_terminal().then(|| job_ended(end()))
 }

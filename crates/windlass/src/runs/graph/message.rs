@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use windlass_core::graph::{End, Happened, Outcome};
 use windlass_core::id::RunId;
 use windlass_core::job::State;
-use windlass_core::store::{JobEnd, RunItem, RunMessage};
+use windlass_core::store::{InboxItem, JobEnd, RunItem, RunMessage};
 use windlass_core::time::Timestamp;
 
 /// A message to a graph run.
@@ -39,15 +39,15 @@ impl Message {
             Self::Rerun { .. } | Self::Resume => (false, true),
             Self::CheckJobs => (false, false),
         };
-        RunMessage { run, body, interrupts, reopens, expected_history_len: None }
+        RunMessage { interrupts, reopens, ..RunMessage::new(run, body) }
     }
 }
 
 /// Whether an item asks for the open jobs of the run to be looked up.
-pub(super) fn asks_for_check(item: &RunItem) -> bool {
-    match item {
-        RunItem::JobEnded(_) => false,
+pub(super) fn asks_for_check(found: &InboxItem) -> bool {
+    match &found.item {
         RunItem::Message { body, .. } => matches!(serde_json::from_str(body), Ok(Message::CheckJobs)),
+        _ => false,
     }
 }
 
@@ -55,10 +55,10 @@ pub(super) fn asks_for_check(item: &RunItem) -> bool {
 pub(super) type Occurred = (Timestamp, Happened);
 
 /// What an item of the inbox means to the graph.
-pub(super) fn happened(item: RunItem) -> Option<Occurred> {
-    match item {
+pub(super) fn happened(found: InboxItem) -> Option<Occurred> {
+    match found.item {
         RunItem::JobEnded(end) => Some(job_ended(end)),
-        RunItem::Message { at, body } => match serde_json::from_str(&body) {
+        RunItem::Message { at, body, .. } => match serde_json::from_str(&body) {
             Ok(Message::Cancel { reason }) => Some((at, Happened::Cancel { reason })),
             Ok(Message::Rerun { nodes, keep_rows }) => Some((at, Happened::Rerun { nodes, keep_rows })),
             Ok(Message::Resume | Message::CheckJobs) => None,
@@ -67,6 +67,8 @@ pub(super) fn happened(item: RunItem) -> Option<Occurred> {
                 None
             }
         },
+        // Graph runs create no runs.
+        RunItem::RunEnded(_) | RunItem::ChildRefused { .. } => None,
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use windlass_core::graph::{Event, Graph};
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{RunItem, RunStep};
+use windlass_core::store::{InboxItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -51,6 +51,9 @@ impl RunKind for GraphRuns {
     }
 
     async fn decide(&self, state: &mut GraphState, turn: &mut Turn) -> Result<Vec<RunStep>> {
+        if turn.claimed().state == RunState::Terminated {
+            return Ok(vec![steps::terminated(state)]);
+        }
         let inbox = lost::whole_inbox(state, turn).await?;
         state.decide(inbox, turn.now(), turn.ids())
     }
@@ -59,7 +62,7 @@ impl RunKind for GraphRuns {
         state.summary()
     }
 
-    fn accepts(&self, state: &GraphState, inbox: &[RunItem]) -> bool {
+    fn accepts(&self, state: &GraphState, inbox: &[InboxItem]) -> bool {
         state.has_jobs_of(inbox)
     }
 

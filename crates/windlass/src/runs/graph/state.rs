@@ -10,7 +10,7 @@ use std::sync::Arc;
 use windlass_core::Result;
 use windlass_core::graph::{End, Event, Graph, Happened, Outcome, Progress, advance, resume, settle};
 use windlass_core::id::{Ids, JobId, RunId};
-use windlass_core::store::{RunItem, RunState, RunStep};
+use windlass_core::store::{InboxItem, RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 
 /// When a node started and ended.
@@ -67,10 +67,10 @@ impl GraphState {
     }
 
     /// Whether every job that has ended is one of this run.
-    pub(super) fn has_jobs_of(&self, inbox: &[RunItem]) -> bool {
-        inbox.iter().all(|item| match item {
+    pub(super) fn has_jobs_of(&self, inbox: &[InboxItem]) -> bool {
+        inbox.iter().all(|found| match &found.item {
             RunItem::JobEnded(end) => self.progress.place_of(end.job).is_some(),
-            RunItem::Message { .. } => true,
+            _ => true,
         })
     }
 

@@ -7,12 +7,18 @@ use std::collections::HashMap;
 use windlass_core::graph::Event;
 use windlass_core::id::JobId;
 use windlass_core::job::{Due, NewJob};
-use windlass_core::store::RunStep;
+use windlass_core::store::{BATCH_MAX, RunState, RunStep};
 
 /// The most jobs that one step starts or cancels: a store does nothing else while it applies a step.
 pub(super) const JOBS_MAX: usize = 500;
 /// The most history entries of one step.
 pub(super) const ENTRIES_MAX: usize = 2_000;
+
+/// The step that cleans up after a run that was terminated: its open jobs are cancelled.
+pub(super) fn terminated(state: &GraphState) -> RunStep {
+    let cancel = state.progress.running_jobs().take(BATCH_MAX).collect();
+    RunStep { cancel, state: RunState::Terminated, summary: state.summary(), ..RunStep::nothing() }
+}
 
 /// What has happened to a run since its last step.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use windlass::core::Result as StoreResult;
 use windlass::core::graph::Graph;
 use windlass::core::id::RunId;
 use windlass::core::store::{
-    BATCH_MAX, LIST_MAX, ListOrder, RunCommit, RunCommitted, RunList, RunRead, RunState, Store, Wrap, Wrapped,
+    BATCH_MAX, LIST_MAX, RunCommit, RunCommitted, RunList, RunRead, RunState, Store, Wrap, Wrapped,
 };
 use windlass::runs::{Engine, NewGraphRun, Runs};
 use windlass::{State, Worker};
@@ -215,7 +215,7 @@ async fn remove(stand: &Stand, runs: &[RunId]) -> Result<(), Failure> {
 async fn ours(stand: &Stand) -> Result<Vec<(RunId, RunState)>, Failure> {
     let (mut ours, mut cursor) = (Vec::new(), None);
     loop {
-        let list = RunList { state: None, order: ListOrder::Ascending, cursor, limit: LIST_MAX };
+        let list = RunList { cursor, ..RunList::new(LIST_MAX) };
         let page = stand.ground.store.list_runs(list).await?;
         ours.extend(page.runs.into_iter().filter(|run| run.name == NAME).map(|run| (run.id, run.state)));
         cursor = page.cursor;
