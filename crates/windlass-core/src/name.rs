@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Rejects a text that is empty, longer than [`NAME_BYTES_MAX`], or contains control characters.
-pub(crate) fn check(field: &'static str, text: &str) -> Result<()> {
+pub fn check(field: &'static str, text: &str) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid(field, "is empty; give it 1 to 255 bytes"));
     }

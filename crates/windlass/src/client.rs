@@ -51,6 +51,10 @@ impl Client {
         Self { store, ids }
     }
 
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
     /// Over the store that a URL names.
     pub fn open(url: &str) -> Result<Self> {
         crate::open(url).map(Self::new)

@@ -17,6 +17,7 @@ mod client;
 #[cfg(all(unix, feature = "commands"))]
 pub mod command;
 mod context;
+pub mod durable;
 mod error;
 pub mod graph;
 mod handler;
@@ -68,6 +69,11 @@ mod guide {
     mod artifacts {}
     #[doc = include_str!("../../../docs/guide/dedup.md")]
     mod dedup {}
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../../../docs/guide/durable.md")]
+    mod durable {}
+    #[doc = include_str!("../../../docs/guide/durable-for-temporal-users.md")]
+    mod durable_for_temporal_users {}
     #[doc = include_str!("../../../docs/guide/flows.md")]
     mod flows {}
     #[doc = include_str!("../../../docs/guide/groups.md")]

@@ -1,19 +1,26 @@
 //! The calls that an engine makes to its store: claims, reads, and the commits of decisions.
 
+use super::commit_queue::{CommitQueue, commit_all};
 use super::kind::Turn;
 use super::kinds::LoadedRun;
 use super::retry::retried;
 use bytes::Bytes;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use windlass_core::id::RunId;
+use windlass_core::job::Due;
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
-    RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunState, RunStep, RunView, RunsClaimed, Store,
+    ClaimedRun, RunClaim, RunCommit, RunCommitted, RunLease, RunRead, RunRenewal, RunRenewed, RunState, RunStep,
+    RunView, RunsClaimed, Store,
 };
 use windlass_core::{Error, Result};
 
 /// The longest reason for which a run is stuck, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
+
+/// Histories up to this size come with the claim, which saves a call.
+const HISTORY_BYTES_MAX: u32 = 64 << 10;
 
 /// A decision that was made.
 pub(super) struct Decided {
@@ -35,12 +42,21 @@ pub(super) struct Calls {
     pub(super) engine: WorkerId,
     /// The lease of a claimed run.
     pub(super) lease_ms: u64,
+    commits: Arc<CommitQueue>,
+    /// Notified when a pending decision has released a run with a wake-up: the engine's loop learns it from its next claim.
+    pub(super) wake_set: Arc<Notify>,
 }
 
 impl Calls {
+    pub(super) fn new(store: Arc<dyn Store>, engine: WorkerId, lease_ms: u64) -> Self {
+        let commits = Arc::new(CommitQueue::new(Arc::clone(&store)));
+        Self { store, engine, lease_ms, commits, wake_set: Arc::default() }
+    }
+
     /// Claims runs of these kinds, or the one run if it is of one of them.
     pub(super) async fn claim(&self, kinds: Vec<Kind>, run: Option<RunId>, max: u32) -> Result<RunsClaimed> {
-        let claim = RunClaim { run, max, lease_ms: self.lease_ms, ..RunClaim::new(self.engine.clone(), kinds) };
+        let claim = RunClaim::new(self.engine.clone(), kinds);
+        let claim = RunClaim { run, max, lease_ms: self.lease_ms, history_bytes_max: HISTORY_BYTES_MAX, ..claim };
         self.store.claim_runs(claim).await
     }
 
@@ -55,20 +71,35 @@ impl Calls {
 
     /// Commits whose answer got lost are repeated as they were.
     pub(super) async fn commit(&self, commits: &[RunCommit]) -> Result<Vec<Result<RunCommitted>>> {
-        if commits.is_empty() {
-            return Ok(Vec::new());
+        commit_all(self.store.as_ref(), commits).await
+    }
+
+    /// Makes one commit, in one call with others that are made at the same time.
+    pub(super) async fn commit_with_others(&self, commit: RunCommit) -> Result<RunCommitted> {
+        let sets_wake = commit.lease_ms.is_none() && matches!(commit.step.wake, Some(Due::At(_) | Due::DelayMs(_)));
+        let committed = CommitQueue::commit(&self.commits, commit).await;
+        if sets_wake {
+            self.wake_set.notify_one();
         }
-        retried(|| self.store.commit_runs(commits.to_vec())).await
+        committed
+    }
+
+    pub(super) async fn renew(&self, renewal: RunRenewal) -> Result<RunRenewed> {
+        let answer = retried(|| self.store.renew_runs(vec![renewal])).await?.pop();
+        answer.unwrap_or_else(|| Err(Error::not_found("an answer")))
     }
 
     /// Commits a decision. Returns the run if it goes on and its state is that of the store; an error when the run is tried again
     /// after its lease has ended.
     pub(super) async fn commit_decision(&self, decided: Decided) -> Result<Option<LoadedRun>> {
         let Decided { loaded, turn, steps } = decided;
-        match steps {
-            Ok(steps) => self.commit_one_by_one(loaded, &turn, steps).await,
-            Err(error) if error.is_retryable() => Err(error),
-            Err(error) => {
+        match (steps, turn.released()) {
+            (steps, Some(goes_on)) => Ok(Some(loaded).filter(|_| goes_on && steps.is_ok())),
+            (Ok(steps), None) => self.commit_one_by_one(loaded, &turn, steps).await,
+            // Another engine goes on with it.
+            (Err(Error::LeaseLost | Error::NotFound { .. }), None) => Ok(None),
+            (Err(error), None) if error.is_retryable() => Err(error),
+            (Err(error), None) => {
                 let stuck = stuck(&turn, &error);
                 let answer = self.commit(std::slice::from_ref(&stuck)).await?.pop();
                 match answer {
@@ -87,7 +118,7 @@ impl Calls {
         turn: &Turn,
         steps: Vec<RunStep>,
     ) -> Result<Option<LoadedRun>> {
-        let (mut history_len, last) = (turn.claimed().history_len, steps.len() - 1);
+        let (mut history_len, last) = (turn.history_len(), steps.len() - 1);
         let mut loaded = Some(loaded);
         for (at, step) in steps.into_iter().enumerate() {
             let mut next = RunCommit { history_len, ..commit_of(turn, step) };
@@ -121,7 +152,9 @@ impl Calls {
             (Some(_), Err(error)) if !error.is_retryable() => {
                 tracing::warn!(%run, %error, "a step of a run was refused");
                 // It would be refused again and again: the run is stuck until somebody looks at it. Its lease is still held.
-                let parked = self.commit(&[stuck_after(made.lease, made.history_len, &error)]).await;
+                let RunCommit { lease, history_len, inbox_to, .. } = *made;
+                let given_up = GivenUp { lease, history_len, inbox_to, state: made.step.state };
+                let parked = self.commit(&[given_up.commit(&error)]).await;
                 if let Err(error) | Ok(Some(Err(error))) = parked.map(|mut answers| answers.pop()) {
                     tracing::warn!(%run, %error, "a run could not be marked as stuck");
                 }
@@ -135,24 +168,35 @@ impl Calls {
 
 /// The commit of a decision of one step.
 pub(super) fn commit_of(turn: &Turn, step: RunStep) -> RunCommit {
-    let claimed = turn.claimed();
-    RunCommit { inbox_to: turn.inbox_to(), ..RunCommit::new(claimed.lease, claimed.history_len, step) }
+    let lease = turn.claimed().lease;
+    RunCommit { inbox_to: turn.inbox_to(), ..RunCommit::new(lease, turn.history_len(), step) }
 }
 
-/// Marks a claimed run as stuck, with the reason. Its inbox stays as it is.
-pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
-    let claimed = turn.claimed();
-    if claimed.state == RunState::Terminated {
-        // There is nothing that anybody could try again.
-        return commit_of(turn, RunStep { state: RunState::Terminated, ..RunStep::nothing() });
+/// A run that nobody can advance now.
+pub(super) struct GivenUp {
+    pub(super) lease: RunLease,
+    pub(super) history_len: u64,
+    pub(super) inbox_to: u64,
+    pub(super) state: RunState,
+}
+
+impl GivenUp {
+    /// Marks the run as stuck, with the reason. Its inbox stays as it is. A terminated run rests for good instead.
+    pub(super) fn commit(self, error: &Error) -> RunCommit {
+        let Self { lease, history_len, inbox_to, state } = self;
+        if state == RunState::Terminated {
+            tracing::warn!(run = %lease.run, %error, "a terminated run could not be cleaned up; jobs of it may go on");
+            let rest = RunCommit::new(lease, history_len, RunStep { state, ..RunStep::nothing() });
+            return RunCommit { inbox_to, ..rest };
+        }
+        let mut why = error.to_string();
+        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        RunCommit::new(lease, history_len, RunStep { stuck: Some(why), ..RunStep::nothing() })
     }
-    stuck_after(claimed.lease, claimed.history_len, error)
 }
 
-/// The same for a run without a decision, or after some of its steps were committed.
-pub(super) fn stuck_after(lease: RunLease, history_len: u64, error: &Error) -> RunCommit {
-    let mut why = error.to_string();
-    why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
-    let step = RunStep { stuck: Some(why), ..RunStep::nothing() };
-    RunCommit::new(lease, history_len, step)
+/// Gives up a claimed run about which its kind could not decide.
+pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
+    let ClaimedRun { lease, state, .. } = *turn.claimed();
+    GivenUp { lease, history_len: turn.history_len(), inbox_to: turn.inbox_to(), state }.commit(error)
 }

@@ -1,17 +1,19 @@
 //! The engine: claims runs, lets their kinds decide, and commits the steps.
 
 use super::cache::Cache;
-use super::calls::{Calls, Decided, commit_of, decide, stuck, stuck_after};
+use super::calls::{Calls, Decided, GivenUp, commit_of, decide, stuck};
 use super::graph::GraphRuns;
 use super::kind::{RunKind, Turn};
 use super::kinds::{Kinds, LoadedRun};
 use super::pending::{PendingDecision, PendingDecisions};
+use crate::durable::{CodeRuns, Executor};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
@@ -20,6 +22,7 @@ use windlass_core::store::{
 };
 use windlass_core::time::SystemClock;
 use windlass_core::{Error, Result};
+use windlass_durable::AnyWorkflow;
 
 /// The most runs of one claim.
 const RUNS_MAX: u32 = 256;
@@ -63,13 +66,35 @@ impl Engine {
         let ids = Ids::new(Arc::new(SystemClock), random);
         let mut kinds = Kinds::default();
         kinds.add(GraphRuns)?;
-        let calls = Calls { store, engine, lease_ms: LEASE_MS };
+        let calls = Calls::new(store, engine, LEASE_MS);
         Ok(Self { calls, ids, kinds, cache: Cache::default(), poll: POLL, pending: None, failed: None })
     }
 
     /// Serves runs of another kind, too. A kind of the same name is replaced.
     pub fn kind(mut self, kind: impl RunKind) -> Result<Self> {
         self.kinds.add(kind)?;
+        Ok(self)
+    }
+
+    /// Executes the runs of durable workflows, too. `build` names the code in histories and messages; by default it is a hash of the
+    /// executable. Call it within a tokio runtime, in which the local steps of the workflows run.
+    pub fn workflows(self, workflows: Vec<Arc<dyn AnyWorkflow>>, build: Option<String>) -> Result<Self> {
+        self.workflows_on(workflows, build, &Handle::current())
+    }
+
+    pub(crate) fn workflows_on(
+        mut self,
+        workflows: Vec<Arc<dyn AnyWorkflow>>,
+        build: Option<String>,
+        runtime: &Handle,
+    ) -> Result<Self> {
+        if workflows.is_empty() {
+            return Ok(self);
+        }
+        let executor = Executor::start(build, runtime)?;
+        for workflow in workflows {
+            self.kinds.add(CodeRuns::new(workflow, &executor))?;
+        }
         Ok(self)
     }
 
@@ -155,6 +180,8 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = &mut stop => return,
+                // The time at which the next run has something to do may be earlier than the one that the last claim returned.
+                () = self.calls.wake_set.notified() => {}
                 () = rest => {}
             }
         }
@@ -243,24 +270,29 @@ impl Engine {
         let mut batch = Batch::default();
         for claimed in found.runs {
             let (lease, history_len, inbox_to) = (claimed.lease, claimed.history_len, claimed.inbox_to);
+            let state = claimed.state;
             match runs.remove(&lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there"))) {
                 Ok(loaded) => {
-                    let turn = Turn::new(Arc::clone(&self.calls.store), self.ids.clone(), claimed, found.now);
+                    let turn = Turn::new(self.calls.clone(), self.ids.clone(), claimed, found.now);
                     let arrivals = turn.shared_arrivals();
                     let mut decision = Box::pin(decide(loaded, turn));
                     match futures::poll!(&mut decision) {
                         Poll::Ready(decided) => batch.add(decided),
                         Poll::Pending => {
                             let pending = self.pending.get_or_insert_with(|| PendingDecisions::new(self.calls.clone()));
-                            pending.start(PendingDecision { lease, history_len, inbox_to, arrivals, decision });
+                            pending.start(PendingDecision { lease, inbox_to, arrivals, decision });
                         }
                     }
                 }
                 Err(error) if error.is_retryable() => batch.fail(lease.run, error),
-                Err(error) => batch.push(stuck_after(lease, history_len, &error), None),
+                Err(error) => {
+                    let given_up = GivenUp { lease, history_len, inbox_to, state };
+                    batch.push(given_up.commit(&error), None);
+                }
             }
         }
         self.failed = batch.failed.take().or(self.failed.take());
+        batch.released.drain(..).for_each(|loaded| self.cache.put(loaded));
         Ok(batch)
     }
 
@@ -286,12 +318,20 @@ impl Engine {
             let run = claimed.lease.run;
             match self.cache.take(run).filter(|loaded| loaded.precedes(claimed)) {
                 Some(loaded) if loaded.is_current(claimed) => drop(found.insert(run, Ok(loaded))),
-                Some(loaded) if loaded.history_len < claimed.history_len => {
+                Some(loaded) if loaded.history_len < claimed.history_len && self.kinds.replay_parts(&claimed.kind) => {
                     reads.push((read(claimed, loaded.history_len), claimed, Some(loaded)));
+                }
+                _ if claimed.input.is_some() => {
+                    let loaded = self.replay_claimed(claimed).await;
+                    found.insert(run, loaded);
                 }
                 _ => {
                     let definition = self.cache.definition(&claimed.kind, claimed.definition_hash).is_none();
-                    reads.push((RunRead { definition, input: true, ..read(claimed, 0) }, claimed, None));
+                    reads.push((
+                        RunRead { definition, input: true, ..read(claimed, claimed.segment_from) },
+                        claimed,
+                        None,
+                    ));
                 }
             }
         }
@@ -324,6 +364,13 @@ impl Engine {
         }
     }
 
+    /// A run whose history came with the claim.
+    async fn replay_claimed(&mut self, claimed: &ClaimedRun) -> Result<LoadedRun> {
+        let mut loaded = self.begin(claimed, None, claimed.input.as_deref().unwrap_or_default()).await?;
+        loaded.replay(&claimed.history)?;
+        Ok(loaded)
+    }
+
     /// A run before the first entry of its history.
     async fn begin(&mut self, claimed: &ClaimedRun, definition: Option<Bytes>, input: &[u8]) -> Result<LoadedRun> {
         let (run, hash, kind) = (claimed.lease.run, claimed.definition_hash, self.kinds.get(&claimed.kind)?);
@@ -340,7 +387,7 @@ impl Engine {
                 definition
             }
         };
-        Ok(LoadedRun::new(claimed, kind.begin(run, definition, input)?))
+        Ok(LoadedRun::new(claimed, kind.begin(claimed, definition, input)?))
     }
 }
 
@@ -357,6 +404,8 @@ struct Batch {
     commits: Vec<RunCommit>,
     /// The run of each commit; `None` for one that is stuck.
     runs: Vec<Option<LoadedRun>>,
+    /// Runs whose kind has released the lease.
+    released: Vec<LoadedRun>,
     /// Decisions of several steps.
     several: Vec<(LoadedRun, Turn, Vec<RunStep>)>,
     /// The last error of a run that is tried again when its lease ends.
@@ -377,12 +426,19 @@ impl Batch {
 
     fn add(&mut self, decided: Decided) {
         let Decided { loaded, turn, steps } = decided;
+        if let Some(keeps_state) = turn.released() {
+            // Its kind has committed everything.
+            self.released.extend(Some(loaded).filter(|_| keeps_state && steps.is_ok()));
+            return;
+        }
         match steps {
             Ok(mut steps) if steps.len() == 1 => {
                 let step = steps.pop().unwrap_or_else(RunStep::nothing);
                 self.push(commit_of(&turn, step), Some(loaded));
             }
             Ok(steps) => self.several.push((loaded, turn, steps)),
+            // Another engine goes on with it.
+            Err(Error::LeaseLost | Error::NotFound { .. }) => {}
             Err(error) if error.is_retryable() => self.fail(turn.claimed().lease.run, error),
             Err(error) => self.push(stuck(&turn, &error), None),
         }

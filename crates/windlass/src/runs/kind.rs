@@ -1,15 +1,16 @@
 //! Kinds of runs: what an engine needs to advance the runs of one kind.
 
+use super::calls::Calls;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Notify;
-use windlass_core::Result;
-use windlass_core::id::{Ids, RunId};
+use windlass_core::id::Ids;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, InboxItem, RunRenewed, RunStep, Store};
+use windlass_core::store::{ClaimedRun, InboxItem, RunCommit, RunRenewal, RunRenewed, RunState, RunStep, Store};
 use windlass_core::time::Timestamp;
+use windlass_core::{Error, Result};
 
 /// How runs of one kind are advanced. An [`Engine`](super::Engine) claims runs, rebuilds the state of each from its history,
 /// lets its kind decide, and commits the steps.
@@ -27,14 +28,18 @@ pub trait RunKind: Send + Sync + 'static {
     /// The state of one run. An engine keeps it in memory between decisions, as long as there is room.
     type State: Send + 'static;
 
+    /// Whether [`replay`](Self::replay) can add entries to a state that has already decided. If not, the engine rebuilds a state when
+    /// another engine has continued the run.
+    const REPLAYS_PARTS: bool = true;
+
     /// The kind that the runs have in the store.
     fn kind(&self) -> Result<Kind>;
 
     /// Decodes a definition. A run whose definition is refused is stuck.
     fn decode(&self, definition: &[u8]) -> Result<Self::Definition>;
 
-    /// The state of a run before the first entry of its history.
-    fn begin(&self, run: RunId, definition: &Arc<Self::Definition>, input: &[u8]) -> Result<Self::State>;
+    /// The state of a claimed run before the first entry of its segment.
+    fn begin(&self, run: &ClaimedRun, definition: &Arc<Self::Definition>, input: &[u8]) -> Result<Self::State>;
 
     /// Applies history entries in order.
     fn replay(&self, state: &mut Self::State, entries: &[Bytes]) -> Result<()>;
@@ -46,9 +51,22 @@ pub trait RunKind: Send + Sync + 'static {
     /// history of the first and gets the same items again, so it has to recognise those that were handled. A step before the last
     /// that starts jobs or sends messages needs an entry in the history.
     ///
+    /// A kind may commit steps of its own in the middle of a decision with [`Turn::commit`]. After a commit that released the lease
+    /// it returns no step.
+    ///
     /// It may take longer than the lease of the run, which the engine renews meanwhile. It may be dropped at any await and made
     /// again by another process. It must not block its thread.
     fn decide(&self, state: &mut Self::State, turn: &mut Turn) -> impl Future<Output = Result<Vec<RunStep>>> + Send;
+
+    /// Cleans up after a terminated run: returns steps that cancel its open jobs, at least one. Each of them keeps the state
+    /// [`Terminated`](windlass_core::store::RunState::Terminated). By default nothing is left to clean up.
+    fn clean_up(
+        &self,
+        _state: &mut Self::State,
+        _turn: &mut Turn,
+    ) -> impl Future<Output = Result<Vec<RunStep>>> + Send {
+        std::future::ready(Ok(vec![RunStep { state: RunState::Terminated, ..RunStep::nothing() }]))
+    }
 
     /// A short text for listings. What is longer than 4,096 bytes is cut off.
     fn summarize(&self, state: &Self::State) -> String;
@@ -65,20 +83,56 @@ pub trait RunKind: Send + Sync + 'static {
     }
 }
 
+/// What a commit takes from the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Everything that the decision has read, with what could not be read.
+    AllRead,
+    /// The items of these numbers, which rise.
+    Items(Vec<u64>),
+}
+
+/// A step that a kind commits in the middle of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnCommit {
+    /// The step.
+    pub step: RunStep,
+    /// What it takes from the inbox.
+    pub takes: Takes,
+    /// Whether the decision goes on. Else the commit releases the lease.
+    pub keeps_lease: bool,
+    /// Refuses the commit as [`Error::UnreadMessages`] if it would leave messages in the inbox.
+    pub requires_read_messages: bool,
+}
+
 /// What a decision is made from.
 pub struct Turn {
-    store: Arc<dyn Store>,
+    calls: Calls,
     ids: Ids,
     claimed: ClaimedRun,
     now: Timestamp,
     arrivals: Arc<Arrivals>,
     inbox_to: u64,
+    history_len: u64,
+    /// Whether the run goes on after the commit that has released the lease.
+    released: Option<bool>,
+    drops_state: bool,
 }
 
 impl Turn {
-    pub(super) fn new(store: Arc<dyn Store>, ids: Ids, claimed: ClaimedRun, now: Timestamp) -> Self {
-        let inbox_to = claimed.inbox_to;
-        Self { store, ids, claimed, now, arrivals: Arc::default(), inbox_to }
+    pub(super) fn new(calls: Calls, ids: Ids, claimed: ClaimedRun, now: Timestamp) -> Self {
+        let (inbox_to, history_len) = (claimed.inbox_to, claimed.history_len);
+        Self {
+            calls,
+            ids,
+            claimed,
+            now,
+            arrivals: Arc::default(),
+            inbox_to,
+            history_len,
+            released: None,
+            drops_state: false,
+        }
     }
 
     /// The run as it was claimed, with the oldest items of its inbox.
@@ -98,7 +152,7 @@ impl Turn {
 
     /// The store of the run.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        &self.calls.store
     }
 
     /// Makes ids of jobs.
@@ -110,8 +164,58 @@ impl Turn {
     /// the inbox, too. Nothing is lost if the returned future is dropped.
     pub async fn arrivals(&mut self) -> Arrived {
         let (arrived, inbox_to) = self.arrivals.next().await;
-        self.inbox_to = inbox_to;
+        self.inbox_to = self.inbox_to.max(inbox_to);
         arrived
+    }
+
+    /// Commits a step before the decision is made, together with commits of other runs that are made at the same time. After a
+    /// commit that has released the lease nothing can be committed any more.
+    ///
+    /// After [`Error::UnreadMessages`] the lease is still held; [`renew`](Self::renew) returns the messages.
+    pub async fn commit(&mut self, commit: TurnCommit) -> Result<()> {
+        if self.released.is_some() {
+            return Err(Error::LeaseLost);
+        }
+        let TurnCommit { step, takes, keeps_lease, requires_read_messages } = commit;
+        let goes_on = !step.state.is_terminal();
+        let (inbox_to, inbox_taken) = match takes {
+            Takes::AllRead => (self.inbox_to, Vec::new()),
+            Takes::Items(items) => (0, items),
+        };
+        let lease_ms = keeps_lease.then_some(self.calls.lease_ms);
+        let commit = RunCommit::new(self.claimed.lease, self.history_len, step);
+        let commit = RunCommit { inbox_to, inbox_taken, requires_read_messages, lease_ms, ..commit };
+        let committed = self.calls.commit_with_others(commit).await?;
+        self.history_len = committed.history_len;
+        if !keeps_lease {
+            self.released = Some(goes_on);
+        }
+        Ok(())
+    }
+
+    /// Renews the lease at once. Returns what has arrived in the inbox since the claim or the last call; items that
+    /// [`arrivals`](Self::arrivals) has returned may be among them.
+    pub async fn renew(&mut self) -> Result<Arrived> {
+        let renewal =
+            RunRenewal { lease: self.claimed.lease, lease_ms: self.calls.lease_ms, inbox_from: self.inbox_to };
+        let renewed = self.calls.renew(renewal).await?;
+        self.inbox_to = self.inbox_to.max(renewed.inbox_to);
+        Ok(Arrived::of(renewed))
+    }
+
+    /// The state of the run is not kept in memory after this decision.
+    pub fn drop_state(&mut self) {
+        self.drops_state = true;
+    }
+
+    /// The length of the history, with what was committed in this decision.
+    pub fn history_len(&self) -> u64 {
+        self.history_len
+    }
+
+    /// Whether the state of the run is worth keeping after the commit that has released the lease; `None` while it is held.
+    pub(super) fn released(&self) -> Option<bool> {
+        self.released.map(|goes_on| goes_on && !self.drops_state)
     }
 
     /// Up to where the decision has read the inbox.
@@ -140,6 +244,13 @@ pub struct Arrived {
     pub unreadable: u64,
 }
 
+impl Arrived {
+    fn of(renewed: RunRenewed) -> Self {
+        let unreadable = renewed.inbox_taken.saturating_sub(renewed.inbox.len() as u64);
+        Self { items: renewed.inbox, unreadable }
+    }
+}
+
 /// Items that renewals of a lease have returned and that the decision has not read yet, and the number behind the last one.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
@@ -155,9 +266,10 @@ impl Arrivals {
         }
         let mut unread = self.unread.lock();
         let (arrived, inbox_to) = unread.get_or_insert_default();
-        arrived.unreadable += renewed.inbox_taken.saturating_sub(renewed.inbox.len() as u64);
-        arrived.items.extend(renewed.inbox);
         *inbox_to = renewed.inbox_to;
+        let new = Arrived::of(renewed);
+        arrived.unreadable += new.unreadable;
+        arrived.items.extend(new.items);
         self.added.notify_one();
     }
 

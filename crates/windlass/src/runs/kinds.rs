@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, InboxItem, RUN_TEXT_BYTES_MAX, RunStep};
+use windlass_core::store::{ClaimedRun, InboxItem, RUN_TEXT_BYTES_MAX, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -21,13 +21,15 @@ pub(super) type Definition = Arc<dyn Any + Send + Sync>;
 /// A [`RunKind`] without its types.
 pub(super) trait AnyKind: Send + Sync {
     fn decode(&self, definition: &[u8]) -> Result<Definition>;
-    fn begin(&self, run: RunId, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>>;
+    fn begin(&self, run: &ClaimedRun, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>>;
+    fn replays_parts(&self) -> bool;
 }
 
 /// The state of a run of any kind, with its kind.
 pub(super) trait AnyState: Send {
     fn replay(&mut self, entries: &[Bytes]) -> Result<()>;
     fn decide<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>>;
+    fn clean_up<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>>;
     fn summarize(&self) -> String;
     fn accepts(&self, inbox: &[InboxItem]) -> bool;
     fn size(&self) -> usize;
@@ -49,7 +51,11 @@ impl<K: RunKind> AnyKind for Untyped<K> {
         Ok(Arc::new(caught(|| self.0.decode(definition))?))
     }
 
-    fn begin(&self, run: RunId, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>> {
+    fn replays_parts(&self) -> bool {
+        K::REPLAYS_PARTS
+    }
+
+    fn begin(&self, run: &ClaimedRun, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>> {
         let definition = definition.downcast().map_err(|_| Error::corrupt("its definition is of another kind"))?;
         let state = caught(|| self.0.begin(run, &definition, input))?;
         Ok(Box::new(UntypedState { kind: Arc::clone(&self.0), state }))
@@ -68,6 +74,10 @@ impl<K: RunKind> AnyState for UntypedState<K> {
 
     fn decide<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>> {
         Box::pin(self.kind.decide(&mut self.state, turn))
+    }
+
+    fn clean_up<'d>(&'d mut self, turn: &'d mut Turn) -> BoxFuture<'d, Result<Vec<RunStep>>> {
+        Box::pin(self.kind.clean_up(&mut self.state, turn))
     }
 
     fn summarize(&self) -> String {
@@ -107,6 +117,11 @@ impl Kinds {
         self.names.clone()
     }
 
+    /// Whether states of this kind can replay what another engine has added.
+    pub(super) fn replay_parts(&self, kind: &Kind) -> bool {
+        self.by_name.get(kind).is_some_and(|kind| kind.replays_parts())
+    }
+
     pub(super) fn get(&self, kind: &Kind) -> Result<Arc<dyn AnyKind>> {
         let found = self.by_name.get(kind).cloned();
         found.ok_or_else(|| Error::corrupt(format!("this engine does not serve the kind `{kind}`")))
@@ -118,6 +133,8 @@ pub(super) struct LoadedRun {
     pub(super) run: RunId,
     /// The number of the run in its store and the time of its creation: another run may have had its id before.
     created: (u64, Timestamp),
+    /// The number of the first entry of the segment that the state was made of.
+    segment_from: u64,
     pub(super) history_len: u64,
     /// About how much memory the state took after the last decision, in bytes.
     pub(super) size: usize,
@@ -125,10 +142,10 @@ pub(super) struct LoadedRun {
 }
 
 impl LoadedRun {
-    /// The claimed run before the first entry of its history.
+    /// The claimed run before the first entry of its segment.
     pub(super) fn new(claimed: &ClaimedRun, state: Box<dyn AnyState>) -> Self {
-        let created = (claimed.number, claimed.created_at);
-        Self { run: claimed.lease.run, created, history_len: 0, size: 0, state }
+        let (created, segment_from) = ((claimed.number, claimed.created_at), claimed.segment_from);
+        Self { run: claimed.lease.run, created, segment_from, history_len: segment_from, size: 0, state }
     }
 
     /// Applies history entries in order.
@@ -140,7 +157,9 @@ impl LoadedRun {
 
     /// Whether the history of the claimed run begins with what this state was made of.
     pub(super) fn precedes(&self, claimed: &ClaimedRun) -> bool {
-        self.created == (claimed.number, claimed.created_at) && self.history_len <= claimed.history_len
+        self.created == (claimed.number, claimed.created_at)
+            && self.segment_from == claimed.segment_from
+            && self.history_len <= claimed.history_len
     }
 
     /// Whether this is the state of the claimed run.
@@ -155,14 +174,15 @@ impl LoadedRun {
         }
         let decision = AssertUnwindSafe(self.decide_and_summarize(turn)).catch_unwind();
         let steps = decision.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))?;
-        self.history_len += steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
+        self.history_len = turn.history_len() + steps.iter().map(|step| step.history.len() as u64).sum::<u64>();
         Ok(steps)
     }
 
     /// Gives every step the summary of the state that follows from all of them.
     async fn decide_and_summarize(&mut self, turn: &mut Turn) -> Result<Vec<RunStep>> {
-        let mut steps = self.state.decide(turn).await?;
-        if steps.is_empty() {
+        let is_terminated = turn.claimed().state == RunState::Terminated;
+        let mut steps = if is_terminated { self.state.clean_up(turn).await? } else { self.state.decide(turn).await? };
+        if steps.is_empty() && turn.released().is_none() {
             return Err(Error::corrupt("its kind decided on no step"));
         }
         let mut summary = self.state.summarize();

@@ -8,6 +8,7 @@
 mod cache;
 mod calls;
 mod client;
+mod commit_queue;
 mod engine;
 mod flow;
 mod graph;
@@ -23,7 +24,7 @@ pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
 pub use flow::{Flow, OnFailure};
 pub use graph::{COMMAND_KIND, GraphState, NodeTimes};
-pub use kind::{Arrived, RunKind, Turn};
+pub use kind::{Arrived, RunKind, Takes, Turn, TurnCommit};
 pub use needs::{NeedEnd, Needs};
 pub use start::{StartRun, start_run};
 pub use status::RunStatus;

@@ -26,7 +26,6 @@ const RENEWALS_MAX: usize = 256;
 /// A decision that is being made.
 pub(super) struct PendingDecision {
     pub(super) lease: RunLease,
-    pub(super) history_len: u64,
     pub(super) inbox_to: u64,
     pub(super) arrivals: Arc<Arrivals>,
     pub(super) decision: BoxFuture<'static, Decided>,
@@ -67,7 +66,7 @@ impl PendingDecisions {
 
     /// Waits for a decision in a task, and commits it.
     pub(super) fn start(&mut self, pending: PendingDecision) {
-        let PendingDecision { lease, history_len, inbox_to, arrivals, decision } = pending;
+        let PendingDecision { lease, inbox_to, arrivals, decision } = pending;
         let (sender, lost) = oneshot::channel();
         self.renew(lease, HeldRun { inbox_to, arrivals, failures: 0, _lost: sender });
         let (leases, calls, mut stop) = (Arc::clone(&self.leases), self.calls.clone(), self.stop.subscribe());
@@ -83,7 +82,7 @@ impl PendingDecisions {
             match decided {
                 Some(decided) => calls.commit_decision(decided).await,
                 None => {
-                    release(&calls, lease, history_len).await;
+                    release(&calls, lease).await;
                     Ok(None)
                 }
             }
@@ -217,15 +216,15 @@ impl Leases {
 }
 
 /// Releases a run without a decision, so that any engine can claim it at once.
-async fn release(calls: &Calls, lease: RunLease, history_len: u64) {
+async fn release(calls: &Calls, lease: RunLease) {
     // A step replaces summary and wake-up. Without them the run waits until its lease ends.
     let Ok(Some(run)) = calls.read(vec![RunRead::brief(lease.run)]).await.map(|mut views| views.pop().flatten()) else {
         return;
     };
-    let Run { summary, wake_at, inbox_len, .. } = run.run;
+    let Run { summary, wake_at, inbox_len, history_len, state, .. } = run.run;
     // A run that has nothing in its inbox was claimed because it was time, or because an engine left off in mid-decision.
     let wake = if inbox_len > 0 { wake_at.map(Due::At) } else { Some(Due::Now) };
-    let step = RunStep { wake, summary, ..RunStep::nothing() };
+    let step = RunStep { wake, summary, state, ..RunStep::nothing() };
     let release = RunCommit::new(lease, history_len, step);
     if let Err(error) = calls.commit(&[release]).await {
         tracing::debug!(run = %lease.run, %error, "a run could not be released; it is claimed when its lease ends");

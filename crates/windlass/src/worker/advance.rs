@@ -1,16 +1,26 @@
 //! The engine that a worker runs beside its jobs.
 
+use super::Shared;
 use super::stop::LAST_WORDS;
 use crate::runs::Engine;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use windlass_core::Result;
-use windlass_core::store::Store;
+use windlass_durable::AnyWorkflow;
 
 /// Poll interval: fleets are large, wake-ups are seldom lost, and runs whose engine vanished are found by the sweep of leases.
 /// After a failed call the engine waits 50 ms to 2 s instead.
 const POLL: Duration = Duration::from_secs(60);
+
+/// The longest lease of a run. A worker whose jobs have a shorter lease gives it to runs, too.
+const LEASE_MAX: Duration = Duration::from_secs(10);
+
+/// The workflows that a worker executes.
+pub(super) struct Code {
+    pub(super) workflows: Vec<Arc<dyn AnyWorkflow>>,
+    pub(super) build: Option<String>,
+}
 
 /// The engine at work; it ends with its handle.
 pub(super) struct RunningEngine {
@@ -19,8 +29,10 @@ pub(super) struct RunningEngine {
 }
 
 impl RunningEngine {
-    pub(super) fn start(store: Arc<dyn Store>, runtime: &tokio::runtime::Handle) -> Result<Self> {
-        let engine = Engine::new(store)?.poll(POLL);
+    pub(super) fn start(shared: &Shared, code: Code) -> Result<Self> {
+        let lease = Duration::from_millis(shared.config.lease_ms).min(LEASE_MAX);
+        let engine = Engine::new(Arc::clone(&shared.store))?.poll(POLL).lease(lease);
+        let engine = engine.workflows_on(code.workflows, code.build, &shared.runtime)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (done, ended) = oneshot::channel();
         let run = async move {
@@ -29,7 +41,7 @@ impl RunningEngine {
             engine.run(stopped).await;
             let _ = done.send(());
         };
-        drop(runtime.spawn(run));
+        drop(shared.runtime.spawn(run));
         Ok(Self { stop, ended })
     }
 

@@ -1,5 +1,6 @@
 //! Setting a worker up.
 
+use super::advance::Code;
 use super::keeper_at::KeeperAt;
 use super::run::{Parts, Worker};
 use super::{Backoff, BootClock, Config, Handled, Health, LeaseClock, Stopper};
@@ -17,6 +18,7 @@ use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{Kinds, Store};
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Error, Result};
+use windlass_durable::{AnyWorkflow, Running, Wf, Workflow};
 
 /// The most slots of a worker.
 const SLOTS_MAX: usize = 100_000;
@@ -54,6 +56,8 @@ pub struct WorkerBuilder {
     drain: Duration,
     maintenance: bool,
     advances_runs: bool,
+    workflows: Vec<Arc<dyn AnyWorkflow>>,
+    build: Option<String>,
     pub(super) handlers: Vec<(&'static str, Handled, Option<usize>)>,
     /// Outermost first; of one handler, by its place, or of all.
     #[cfg(feature = "tower")]
@@ -86,6 +90,8 @@ impl WorkerBuilder {
             drain: Duration::from_secs(25),
             maintenance: true,
             advances_runs: true,
+            workflows: Vec::new(),
+            build: None,
             handlers: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
@@ -123,7 +129,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// For how long a job is leased; renewed at a third of it. 30 s when not said.
+    /// For how long a job is leased; renewed at a third of it. 30 s when not said. A run is leased for the same time, and for
+    /// at most 10 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -156,6 +163,24 @@ impl WorkerBuilder {
     /// Leaves runs of workflows to other processes. They must have a worker, too, or an [`Engine`](crate::runs::Engine).
     pub fn without_runs(mut self) -> Self {
         self.advances_runs = false;
+        self
+    }
+
+    /// Executes the runs of a durable workflow. Several versions of one workflow may be registered; each executes its own runs.
+    pub fn workflow<W: Workflow>(self, workflow: impl FnOnce(Wf, W::Input) -> Running<W>) -> Self {
+        self.any_workflow(windlass_durable::typed(workflow))
+    }
+
+    /// The same for a workflow without types.
+    pub fn any_workflow(mut self, workflow: Arc<dyn AnyWorkflow>) -> Self {
+        self.workflows.push(workflow);
+        self
+    }
+
+    /// How the code of this program is named in histories and messages, such as a commit; at most 20 bytes are useful. By default a
+    /// hash of the executable.
+    pub fn build_id(mut self, build: impl Into<String>) -> Self {
+        self.build = Some(build.into());
         self
     }
 
@@ -262,7 +287,7 @@ impl WorkerBuilder {
                 ));
             }
         }
-        if handlers.is_empty() {
+        if handlers.is_empty() && self.workflows.is_empty() {
             return Err(Error::invalid("handler", "there is none; a worker needs at least one"));
         }
         let kinds = Kinds::Only(handlers.keys().cloned().collect());
@@ -273,7 +298,8 @@ impl WorkerBuilder {
         let parts = Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
         let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
-        Ok(Worker { parts, maintenance, advances_runs, keeper_at, stopper, health: Health::default() })
+        let code = Code { workflows: self.workflows, build: self.build };
+        Ok(Worker { parts, maintenance, advances_runs, code, keeper_at, stopper, health: Health::default() })
     }
 
     pub(super) fn config(&self) -> Result<Config> {

@@ -1,6 +1,6 @@
 //! A worker that runs: its parts, started and ended together.
 
-use super::advance::RunningEngine;
+use super::advance::{Code, RunningEngine};
 use super::builder::WorkerBuilder;
 use super::keeper::Keeper;
 use super::keeper_at::KeeperAt;
@@ -42,6 +42,7 @@ pub struct Worker {
     pub(super) parts: Parts,
     pub(super) maintenance: bool,
     pub(super) advances_runs: bool,
+    pub(super) code: Code,
     pub(super) keeper_at: KeeperAt,
     pub(super) stopper: Stopper,
     pub(super) health: Health,
@@ -110,7 +111,8 @@ impl Worker {
             let maintenance = Maintenance::new(Arc::clone(&shared.store)).with_random(Arc::clone(&shared.random));
             self.keeper_at.pace(maintenance)
         });
-        let engine = self.advances_runs.then(|| RunningEngine::start(Arc::clone(&shared.store), &shared.runtime));
+        let code = self.code;
+        let engine = self.advances_runs.then(|| RunningEngine::start(&shared, code));
         let engine = engine.transpose()?;
         let (stopper, drain) = (self.stopper, shared.config.drain);
         let (note, noted) = watch::channel(Haste::No);

@@ -5,10 +5,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::core::id::RunId;
 use windlass::core::job::Due;
 use windlass::core::name::Kind;
-use windlass::core::store::{InboxItem, RunItem, RunState, RunStep};
+use windlass::core::store::{ClaimedRun, InboxItem, RunItem, RunState, RunStep};
 use windlass::runs::{RunKind, Turn};
 use windlass::{Error, Result};
 
@@ -40,7 +39,7 @@ impl RunKind for Counter {
         text.parse().map_err(|error| Error::corrupt(format!("its definition `{text}`: {error}")))
     }
 
-    fn begin(&self, _: RunId, wanted: &Arc<usize>, input: &[u8]) -> Result<Counted> {
+    fn begin(&self, _: &ClaimedRun, wanted: &Arc<usize>, input: &[u8]) -> Result<Counted> {
         Ok(Counted { wanted: **wanted, received: vec![Bytes::copy_from_slice(input)] })
     }
 
@@ -88,7 +87,7 @@ impl RunKind for Slow {
         Ok(if definition == b"go on" { RunState::Running } else { RunState::Succeeded })
     }
 
-    fn begin(&self, _: RunId, after: &Arc<RunState>, _: &[u8]) -> Result<RunState> {
+    fn begin(&self, _: &ClaimedRun, after: &Arc<RunState>, _: &[u8]) -> Result<RunState> {
         Ok(**after)
     }
 
@@ -131,7 +130,7 @@ impl RunKind for Failing {
         Ok(String::from_utf8_lossy(definition).into_owned())
     }
 
-    fn begin(&self, _: RunId, how: &Arc<String>, _: &[u8]) -> Result<String> {
+    fn begin(&self, _: &ClaimedRun, how: &Arc<String>, _: &[u8]) -> Result<String> {
         assert_ne!(how.as_str(), "begin", "begin panics");
         Ok(how.to_string())
     }
@@ -185,7 +184,7 @@ impl RunKind for Sleeper {
         Ok(())
     }
 
-    fn begin(&self, _: RunId, _: &Arc<()>, _: &[u8]) -> Result<()> {
+    fn begin(&self, _: &ClaimedRun, _: &Arc<()>, _: &[u8]) -> Result<()> {
         Ok(())
     }
 

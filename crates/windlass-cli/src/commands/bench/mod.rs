@@ -2,6 +2,7 @@
 
 mod cost;
 mod drain;
+mod durable;
 mod enqueue;
 mod graph;
 mod groups;
@@ -20,7 +21,7 @@ use stand::{Common, Stand};
 use std::process::ExitCode;
 use windlass_bench::Line;
 
-/// Measure enqueue, drain, latency, scale and graphs beside the bare minimum of the store
+/// Measure enqueue, drain, latency, scale, graphs and durable workflows beside the bare minimum of the store
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Bench {
@@ -35,6 +36,7 @@ Examples:
   windlass bench enqueue --bulk --store memory://
   windlass bench drain --store redis://127.0.0.1                  under a prefix that goes with it
   windlass bench graph --store memory://                          workflows, beside drain
+  windlass bench durable --store redis://127.0.0.1                durable workflows of three calls
   windlass bench all --quick                                      a look at everything
 
 Both sides of a ratio are measured one after the other in one run, and the medians of three rounds are shown: the speed
@@ -55,6 +57,7 @@ enum Scenario {
     Scale(scale::Scale),
     Groups(groups::Groups),
     Graph(graph::Graph),
+    Durable(durable::Durable),
     All(All),
 }
 
@@ -101,7 +104,8 @@ impl All {
             Scenario::Scale(scale::Scale::new(common())),
             Scenario::Groups(groups::Groups::new(common())),
         ];
-        others.into_iter().chain(graphs).collect()
+        let durable = Scenario::Durable(durable::Durable::new(common()));
+        others.into_iter().chain(graphs).chain([durable]).collect()
     }
 }
 
@@ -115,6 +119,7 @@ impl Scenario {
             Self::Scale(scale) => &scale.common,
             Self::Groups(groups) => &groups.common,
             Self::Graph(graph) => &graph.common,
+            Self::Durable(durable) => &durable.common,
             Self::All(all) => &all.common,
         }
     }
@@ -156,6 +161,7 @@ impl Scenario {
             Self::Scale(scale) => scale.measure(stand).await,
             Self::Groups(groups) => groups.measure(stand).await,
             Self::Graph(graph) => graph.measure(stand).await,
+            Self::Durable(durable) => durable.measure(stand).await,
             Self::All(_) => Err(Failure::invalid("all of them are no single scenario")),
         }
     }

@@ -17,9 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use windlass_core::graph::{Event, Graph};
-use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{InboxItem, RunState, RunStep};
+use windlass_core::store::{ClaimedRun, InboxItem, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -42,8 +41,8 @@ impl RunKind for GraphRuns {
         decode_definition(definition)
     }
 
-    fn begin(&self, run: RunId, graph: &Arc<Graph>, input: &[u8]) -> Result<GraphState> {
-        Ok(GraphState::new(run, Arc::clone(graph), Arc::new(decode_input(input)?)))
+    fn begin(&self, run: &ClaimedRun, graph: &Arc<Graph>, input: &[u8]) -> Result<GraphState> {
+        Ok(GraphState::new(run.lease.run, Arc::clone(graph), Arc::new(decode_input(input)?)))
     }
 
     fn replay(&self, state: &mut GraphState, entries: &[Bytes]) -> Result<()> {
@@ -51,11 +50,12 @@ impl RunKind for GraphRuns {
     }
 
     async fn decide(&self, state: &mut GraphState, turn: &mut Turn) -> Result<Vec<RunStep>> {
-        if turn.claimed().state == RunState::Terminated {
-            return Ok(vec![steps::terminated(state)]);
-        }
         let inbox = lost::whole_inbox(state, turn).await?;
         state.decide(inbox, turn.now(), turn.ids())
+    }
+
+    async fn clean_up(&self, state: &mut GraphState, _turn: &mut Turn) -> Result<Vec<RunStep>> {
+        Ok(vec![steps::terminated(state)])
     }
 
     fn summarize(&self, state: &GraphState) -> String {

@@ -1,0 +1,185 @@
+//! What can be done to code runs from outside.
+
+use super::message::Message;
+use crate::client::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::id::RunId;
+use windlass_core::store::{FeedRequest, Run, RunMessage, RunRead, RunState, RunView, WaitFor};
+use windlass_core::{Error, Result};
+use windlass_durable::{PromiseToken, Running, Signal, Wf, Workflow};
+
+/// Poll interval: the longest delay that a lost wake-up can cause.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How a run ended that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFailure {
+    /// How it ended.
+    pub state: RunState,
+    /// The error of its code, or the reason of its cancellation.
+    pub message: String,
+}
+
+impl fmt::Display for RunFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the run ended as {}: {}", self.state.name(), self.message)
+    }
+}
+
+impl std::error::Error for RunFailure {}
+
+/// A code run. Cheap to clone.
+pub struct RunHandle<W> {
+    client: Client,
+    id: RunId,
+    workflow: PhantomData<fn() -> W>,
+}
+
+impl<W> Clone for RunHandle<W> {
+    fn clone(&self) -> Self {
+        Self::new(self.client.clone(), self.id)
+    }
+}
+
+impl<W> fmt::Debug for RunHandle<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunHandle({})", self.id)
+    }
+}
+
+impl Client {
+    /// The run of a workflow that was started with this id.
+    pub fn run<W: Workflow>(
+        &self,
+        _workflow: impl FnOnce(Wf, W::Input) -> Running<W>,
+        id: impl AsRef<str>,
+    ) -> RunHandle<W> {
+        RunHandle::new(self.clone(), RunId::named(id.as_ref()))
+    }
+
+    /// A run by the id that the store gave it, without its types.
+    pub fn run_by_id(&self, id: RunId) -> RunHandle<()> {
+        RunHandle::new(self.clone(), id)
+    }
+
+    /// Resolves a promise. A promise that is resolved already keeps its value.
+    pub async fn resolve<T: Serialize>(&self, promise: &PromiseToken, value: &T) -> Result<()> {
+        let message = Message::Resolve { token: format!("{:016x}", promise.token), body: raw("value", value)? };
+        send(self, message.to(promise.run)).await
+    }
+}
+
+impl<W> RunHandle<W> {
+    pub(super) fn new(client: Client, id: RunId) -> Self {
+        Self { client, id, workflow: PhantomData }
+    }
+
+    /// The id of the run.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Sends a signal. When this returns, the signal is as safe as the store promises, also if the run does not receive it yet.
+    pub async fn signal<S: Signal>(&self, signal: S) -> Result<()> {
+        self.signal_named(S::NAME, &signal).await
+    }
+
+    /// Sends a signal with an id. The store drops a signal whose id is among the last 1,000 that the run was sent.
+    pub async fn signal_once<S: Signal>(&self, id: impl Into<String>, signal: S) -> Result<()> {
+        let message = Message::Signal { name: S::NAME.to_owned(), body: raw("signal", &signal)? }.to(self.id);
+        send(&self.client, RunMessage { id: Some(id.into()), ..message }).await
+    }
+
+    /// Sends a signal by its name.
+    pub async fn signal_named<T: Serialize + ?Sized>(&self, name: &str, body: &T) -> Result<()> {
+        windlass_core::name::check("signal", name)?;
+        send(&self.client, Message::Signal { name: name.to_owned(), body: raw("signal", body)? }.to(self.id)).await
+    }
+
+    /// Asks the code to stop: what it waits for is cancelled, and it may clean up before it ends.
+    pub async fn cancel(&self, reason: &str) -> Result<()> {
+        send(&self.client, Message::Cancel { reason: reason.to_owned() }.to(self.id)).await
+    }
+
+    /// Ends the run at once, whatever its code does. Its jobs are cancelled; nothing is compensated.
+    pub async fn terminate(&self, reason: &str) -> Result<()> {
+        send(&self.client, Message::Terminate { reason: reason.to_owned() }.to(self.id)).await
+    }
+
+    /// Tries again with a run that is stuck.
+    pub async fn resume(&self) -> Result<()> {
+        send(&self.client, Message::Resume.to(self.id)).await
+    }
+
+    /// The run as a listing shows it.
+    pub async fn describe(&self) -> Result<Run> {
+        Ok(self.view(RunRead::brief(self.id)).await?.run)
+    }
+
+    async fn view(&self, read: RunRead) -> Result<RunView> {
+        let view = self.client.store().read_runs(vec![read]).await?.pop().flatten();
+        view.ok_or_else(|| Error::run_not_found(self.id))
+    }
+
+    /// Waits until the run has ended, for at most `time`. `None` when it has not.
+    async fn ended(&self, time: Duration) -> Result<Option<RunView>> {
+        let store = Arc::clone(self.client.store());
+        let read = RunRead { result: true, ..RunRead::brief(self.id) };
+        let look = async {
+            loop {
+                let seen = store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
+                let view = self.view(read).await?;
+                if view.run.state.is_terminal() {
+                    return Ok(view);
+                }
+                // Whatever woke it, the next read tells.
+                let _ = tokio::time::timeout(LOOK_AGAIN, store.wait(WaitFor::Feed(seen))).await;
+            }
+        };
+        tokio::time::timeout(time, look).await.ok().transpose()
+    }
+
+    /// Waits for the result as JSON, for at most `time`; `None` when the run has not ended by then.
+    pub async fn result_json(&self, time: Duration) -> Result<Option<std::result::Result<Box<RawValue>, RunFailure>>> {
+        let Some(view) = self.ended(time).await? else { return Ok(None) };
+        let RunView { run: Run { state, error, summary, .. }, result, .. } = view;
+        if state != RunState::Succeeded {
+            return Ok(Some(Err(RunFailure { state, message: error.unwrap_or(summary) })));
+        }
+        let bytes = result.map_or_else(|| "null".into(), |payload| payload.bytes);
+        let json = serde_json::from_slice(&bytes).map_err(|error| Error::corrupt(format!("its result: {error}")))?;
+        Ok(Some(Ok(json)))
+    }
+}
+
+impl<W: Workflow> RunHandle<W> {
+    /// Waits for the result, for at most `time`; `None` when the run has not ended by then.
+    pub async fn result(&self, time: Duration) -> Result<Option<std::result::Result<W::Output, RunFailure>>>
+    where
+        W::Output: DeserializeOwned,
+    {
+        let Some(ended) = self.result_json(time).await? else { return Ok(None) };
+        let read = |json: Box<RawValue>| {
+            serde_json::from_str(json.get()).map_err(|error| Error::corrupt(format!("its result: {error}")))
+        };
+        Ok(Some(match ended {
+            Ok(json) => Ok(read(json)?),
+            Err(failure) => Err(failure),
+        }))
+    }
+}
+
+fn raw<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<Box<RawValue>> {
+    to_raw_value(value).map_err(|error| Error::invalid(field, error.to_string()))
+}
+
+async fn send(client: &Client, message: RunMessage) -> Result<()> {
+    let answer = client.store().send_to_runs(vec![message]).await?.pop();
+    answer.unwrap_or_else(|| Err(Error::too_few_answers()))
+}

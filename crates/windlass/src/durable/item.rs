@@ -1,0 +1,87 @@
+//! Items of the inbox as the executor takes them.
+
+use super::message::Message;
+use windlass_core::id::RunId;
+use windlass_core::job::{FailureClass, State};
+use windlass_core::payload::{JSON, Payload};
+use windlass_core::store::{InboxItem, JobEnd, RunEnd, RunItem, RunState};
+use windlass_core::time::Timestamp;
+use windlass_durable::record::{Body, Outcome};
+use windlass_durable::{CallError, ErrorClass, Item, ItemBody};
+
+/// An item for the executor; `None` for one that tells the code nothing.
+pub(super) fn item_of(run: RunId, item: InboxItem) -> Option<Item> {
+    let (at, body) = match item.item {
+        RunItem::JobEnded(end) => (end.at, job_ended(end)),
+        RunItem::RunEnded(end) => (end.at, run_ended(end)),
+        RunItem::ChildRefused { run, reason } => {
+            let outcome = Err(CallError::new(ErrorClass::Taken, reason));
+            // It has no time of its own; the executor never lets time run backwards.
+            (Timestamp::from_ms(0), ItemBody::ChildEnded { run, outcome })
+        }
+        RunItem::Message { at, id, body } => (at, message(run, id, &body)?),
+    };
+    Some(Item { number: Some(item.number), at, body })
+}
+
+fn message(run: RunId, id: Option<String>, text: &str) -> Option<ItemBody> {
+    match Message::parse(text) {
+        Ok(Message::Signal { name, body }) => {
+            let body = Body::from_json(body.get().as_bytes()).ok()?;
+            Some(ItemBody::Signal { name, body, id: id.unwrap_or_default() })
+        }
+        Ok(Message::Resolve { token, body }) => {
+            let token = u64::from_str_radix(&token, 16).ok()?;
+            Some(ItemBody::Resolved { token, body: Body::from_json(body.get().as_bytes()).ok()? })
+        }
+        Ok(Message::Cancel { reason }) => Some(ItemBody::CancelRequested { reason }),
+        Ok(Message::Resume | Message::Terminate { .. }) => None,
+        Err(error) => {
+            tracing::warn!(%run, %error, "a message to a run is not understood, and is dropped");
+            None
+        }
+    }
+}
+
+fn job_ended(end: JobEnd) -> ItemBody {
+    let JobEnd { job, state, attempt, error, class, result, .. } = end;
+    let failed = |class, text: &str| {
+        let message = error.clone().unwrap_or_else(|| text.to_owned());
+        Err(CallError { attempts: attempt, ..CallError::new(class, message) })
+    };
+    let outcome = match state {
+        Some(State::Succeeded) => value(result),
+        Some(State::Cancelled) => Err(CallError { attempts: attempt, ..CallError::cancelled() }),
+        None => failed(ErrorClass::Failed, "its job was removed"),
+        Some(_) if class == Some(FailureClass::Timeout) => failed(ErrorClass::TimedOut, "an attempt timed out"),
+        Some(_) => failed(ErrorClass::Failed, "its job failed"),
+    };
+    ItemBody::JobEnded { job, outcome }
+}
+
+fn run_ended(end: RunEnd) -> ItemBody {
+    let RunEnd { run, state, result, error, .. } = end;
+    let failed = |class| {
+        let message = error.unwrap_or_else(|| format!("the child run ended as {}", state.name()));
+        Err(CallError { attempts: 1, ..CallError::new(class, message) })
+    };
+    let outcome = match state {
+        RunState::Succeeded => value(result),
+        RunState::Cancelled => failed(ErrorClass::Cancelled),
+        RunState::TimedOut => failed(ErrorClass::TimedOut),
+        RunState::Terminated => failed(ErrorClass::Terminated),
+        RunState::Failed | RunState::Running => failed(ErrorClass::Failed),
+    };
+    ItemBody::ChildEnded { run, outcome }
+}
+
+/// A result as the code gets it: JSON. Workflow code cannot read other bytes.
+fn value(result: Option<Payload>) -> Outcome {
+    let Some(result) = result else { return Ok(Body::null()) };
+    if result.content_type != JSON {
+        let text = format!("its result is `{}`, and workflows read JSON", result.content_type);
+        return Err(CallError::new(ErrorClass::Invalid, text));
+    }
+    Body::from_json(&result.bytes)
+        .map_err(|error| CallError::new(ErrorClass::Invalid, format!("its result is not JSON: {error}")))
+}

@@ -1,0 +1,37 @@
+//! Durable workflows: ordinary async Rust that survives crashes, deploys and months.
+//!
+//! A workflow is an async function over [`Wf`]. What it asks for (jobs, timers, messages, child workflows, local steps) and what
+//! became of it is recorded in the history of its run; after a crash any worker that has the code continues it from there.
+//! [`WorkerBuilder::workflow`](crate::WorkerBuilder::workflow) registers the code with a worker, and
+//! [`Client::start`](crate::Client::start) starts a run.
+//!
+//! The executor is the crate `windlass-durable`, which this module re-exports: rules for workflow code are described there.
+//!
+//! States of a run in memory: replayed from history on a thread that polls nothing else (`threads.rs`), decided about while its lease is
+//! held, and dropped or cached afterwards. Nothing that is not committed survives: after any error the run is opened again from
+//! its stored history.
+
+mod client;
+mod decision;
+mod host;
+mod item;
+mod kind;
+mod message;
+mod start;
+mod step;
+mod threads;
+
+pub use client::{RunFailure, RunHandle};
+pub use start::{ReusePolicy, Start};
+pub use windlass_durable::{
+    BoxError, Call, CallError, CancelHandle, Cancelled, Child, Error, ErrorClass, JoinSet, ParentClosePolicy, Promise,
+    PromiseToken, Recv, Running, Saga, Scoped, Signal, Signals, Sleep, Span, Step, Stuck, Wf, Workflow, join, join_all,
+    join_all_keyed, kind_of, record, select, typed, typed_of, untyped, workflow,
+};
+
+pub(crate) use host::Executor;
+pub(crate) use kind::CodeRuns;
+pub use windlass_durable::AnyWorkflow;
+
+#[doc(hidden)]
+pub use windlass_durable::__private;
