@@ -32,26 +32,32 @@ impl JobArgs {
 
 /// The bytes that an argument stands for: itself, `-` for standard input, `@FILE` for a file.
 fn read_payload(text: &str) -> Result<Vec<u8>, Failure> {
+    read_argument(text, "payload", PAYLOAD_BYTES_MAX)
+}
+
+/// Reads what an argument stands for. `what` is what it is called in errors.
+pub(crate) fn read_argument(text: &str, what: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     match text.strip_prefix('@') {
         Some(path) => {
             let opened = File::open(path);
-            bounded(opened.map_err(|error| Failure::invalid(format!("the payload {path}: {error}")))?)
+            let opened = opened.map_err(|error| Failure::invalid(format!("the {what} {path}: {error}")))?;
+            bounded(opened, what, bytes_max)
         }
-        None if text == "-" => bounded(std::io::stdin().lock()),
+        None if text == "-" => bounded(std::io::stdin().lock(), what, bytes_max),
         None => Ok(text.as_bytes().to_vec()),
     }
 }
 
-/// All of it, but not more than a payload may be: its source may have no end.
-fn bounded(source: impl Read) -> Result<Vec<u8>, Failure> {
+/// All of it, but not more than is allowed: its source may have no end.
+fn bounded(source: impl Read, what: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     source
-        .take(PAYLOAD_BYTES_MAX + 1)
+        .take(bytes_max + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::invalid(format!("the payload: {error}")))?;
-    if bytes.len() as u64 > PAYLOAD_BYTES_MAX {
-        return Err(Failure::invalid(format!("the payload is larger than {PAYLOAD_BYTES_MAX} bytes"))
-            .hint("store it elsewhere and enqueue where it is"));
+        .map_err(|error| Failure::invalid(format!("the {what}: {error}")))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(Failure::invalid(format!("the {what} is larger than {bytes_max} bytes"))
+            .hint("store it elsewhere and pass where it is"));
     }
     Ok(bytes)
 }

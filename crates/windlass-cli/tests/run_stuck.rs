@@ -86,7 +86,7 @@ fn a_stuck_run_says_what_to_do_and_is_resumed() {
     said.shows(&[&format!("{two} is open; no worker has taken it yet")]);
     let said = scene.run(&["runs", "resume", &one, "--json"]).fails(5, &[]).one();
     assert!(said["error"]["message"].as_str().unwrap().contains("not stuck"), "{said}");
-    scene.run(&["runs", "resume", &RunId::named("nobody").to_string()]).fails(4, &["not found"]);
+    scene.run(&["runs", "resume", &RunId::named("nobody").to_string()]).fails(4, &["there is no run"]);
     scene.run(&["runs", "resume"]).fails(2, &["ID"]);
 }
 

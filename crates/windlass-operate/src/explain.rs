@@ -1,5 +1,6 @@
 //! Why a job or a run has its state, and what to do about it.
 
+use crate::code_run::{explain_code_run, is_code, read_brief};
 use crate::error::{ErrorKind, OperateError};
 use crate::names::{JobName, RunName, find_named_run};
 use crate::run_view::{is_shown, node_label, node_reason, read_run, resume_hint};
@@ -214,7 +215,7 @@ pub struct RunExplanation {
     pub state: RunState,
     /// The reason as a sentence.
     pub text: String,
-    /// What each node that has not ended waits for.
+    /// What each node, or each operation of a code run, that has not ended waits for.
     pub waits: Vec<NodeWait>,
 }
 
@@ -229,6 +230,9 @@ pub struct NodeWait {
 
 /// Explains the state of a run.
 pub async fn explain_run(runs: &Runs, run: RunId) -> Result<RunExplanation, OperateError> {
+    if is_code(&read_brief(runs.store().as_ref(), run).await?) {
+        return explain_code_run(runs.store().as_ref(), run).await;
+    }
     let (status, store) = (read_run(runs, run).await?, runs.store().as_ref());
     let waits = node_waits(&status, store, store.now().await?).await?;
     Ok(RunExplanation { run, state: status.run.state, text: run_sentence(&status), waits })

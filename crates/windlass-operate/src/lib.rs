@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod change;
+pub mod code_run;
 pub mod doctor;
 pub mod enqueue;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod names;
 pub mod overview;
 pub mod plan;
 pub mod queue_view;
+pub mod run_change;
 pub mod run_view;
 pub mod schedule_view;
 pub mod store_url;

@@ -16,6 +16,8 @@ use windlass::runs::{RunStatus, Runs};
 const JOBS_PER_CALL: usize = 500;
 /// A node with more rows than this is shown by its rows that failed or run, unless all are wanted.
 const ROWS_SHOWN: usize = 20;
+/// Pages of the store that are read for one page with filters.
+pub const PAGES_MAX: u32 = 1_000;
 
 const QUEUED: &str = "queued, nobody has claimed it yet";
 
@@ -140,18 +142,21 @@ pub fn resume_hint(run: &Run) -> Option<String> {
     stuck.then(|| format!("windlass runs resume {} tries again once the cause is gone", run.id))
 }
 
-/// One page of runs. With `only_stuck`, pages are read until `list.limit` stuck runs are found: stores have no index of them.
-pub async fn list_runs(store: &dyn Store, list: RunList, only_stuck: bool) -> Result<RunPage, OperateError> {
+/// One page of runs. A store looks at a limited number of runs for a page with filters: pages are read until `list.limit` runs
+/// are found, but not more than [`PAGES_MAX`].
+pub async fn list_runs(store: &dyn Store, list: RunList) -> Result<RunPage, OperateError> {
     let (wanted, mut next, mut found) = (list.limit, list, Vec::new());
-    loop {
-        let page = store.list_runs(next.clone()).await?;
-        found.extend(page.runs.into_iter().filter(|run| !only_stuck || run.stuck.is_some()));
+    for page in 1.. {
+        let RunPage { runs, cursor } = store.list_runs(next.clone()).await?;
+        found.extend(runs);
         next.limit = wanted.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-        if next.limit == 0 || page.cursor.is_none() || !only_stuck {
-            return Ok(RunPage { runs: found, cursor: page.cursor });
+        if next.limit == 0 || cursor.is_none() || !next.is_filtered() || page == PAGES_MAX {
+            next.cursor = cursor;
+            break;
         }
-        next.cursor = page.cursor;
+        next.cursor = cursor;
     }
+    Ok(RunPage { runs: found, cursor: next.cursor })
 }
 
 /// The note of a run in a listing: its damage, why it is stuck, or its summary.

@@ -66,7 +66,7 @@ struct Bank(PathBuf);
 
 impl Bank {
     async fn book(&self, what: &str, order: u32, ctx: &Ctx) -> Result<String, JobError> {
-        tokio::time::sleep(Duration::from_millis(20)).await; // the bank is far away
+        tokio::time::sleep(Duration::from_millis(20)).await; // as long as a request takes
         let booking = format!("{what}-{order}-{}", ctx.id());
         File::create(self.0.join(&booking))?;
         Ok(booking)
@@ -82,7 +82,7 @@ async fn refund(job: Refund, bank: State<Bank>, ctx: Ctx) -> Result<(), JobError
     bank.book("refund", job.order, &ctx).await.map(drop)
 }
 
-/// In a real system this would send a mail with the token; whoever opens the link resolves the promise.
+/// In a real system this sends a mail with a link that contains the token, and the handler of the link resolves the promise.
 async fn ask_for_approval(job: AskForApproval, ctx: Ctx) -> Result<(), JobError> {
     let approved = !job.order.is_multiple_of(5);
     Ok(ctx.client().resolve(&job.answer_to, &approved).await?)

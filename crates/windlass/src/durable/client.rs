@@ -117,6 +117,10 @@ impl<W> RunHandle<W> {
         send(&self.client, Message::Resume.to(self.id)).await
     }
 
+    pub(super) async fn send(&self, message: RunMessage) -> Result<()> {
+        send(&self.client, message).await
+    }
+
     /// The run as a listing shows it.
     pub async fn describe(&self) -> Result<Run> {
         Ok(self.view(RunRead::brief(self.id)).await?.run)

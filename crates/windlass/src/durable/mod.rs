@@ -20,9 +20,11 @@ mod message;
 mod start;
 mod step;
 mod threads;
+mod untyped;
 
 pub use client::{RunFailure, RunHandle};
 pub use start::{ReusePolicy, Start};
+pub use untyped::{UntypedStart, kind_named, timeout_ms_of};
 pub use windlass_durable::{
     BoxError, Call, CallError, CancelHandle, Cancelled, Child, Error, ErrorClass, JoinSet, ParentClosePolicy, Promise,
     PromiseToken, Recv, Running, Saga, Scoped, Signal, Signals, Sleep, Span, Step, Stuck, Wf, Workflow, join, join_all,

@@ -15,12 +15,14 @@ use windlass::core::graph::Graph;
 use windlass::graph::yaml::{Input, InputKind, Workflow};
 use windlass::runs::{Rerun as What, RunStatus, Runs};
 use windlass_operate::names::RunName;
+use windlass_operate::run_change::{RunCancelled, cancel_run};
 use windlass_operate::run_view::read_run;
 use windlass_operate::text::count;
 use windlass_operate::values::pair;
 
 const CANCEL_AFTER: &str = "\
-When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far.
+When it returns, no job of the run can start any more. One that is stuck is cancelled, too, if it can be advanced that far. A \
+workflow in code is asked to stop: what it waits for is cancelled, and it may clean up before it ends.
 
 Examples:
   windlass runs cancel latest
@@ -41,11 +43,22 @@ impl Cancel {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
-        let state = Runs::new(Arc::clone(&store)).cancel(run, &self.reason).await?;
+        let RunCancelled { state, stuck, is_code } = cancel_run(&store, run, &self.reason).await?;
         if app.ui.json {
-            app.ui.json(&json!({ "run": run, "state": state }))?;
+            let mut answer = json!({ "run": run, "state": state });
+            if let Some(stuck) = stuck {
+                answer["stuck"] = json!(stuck);
+            }
+            app.ui.json(&answer)?;
         } else if state.is_terminal() {
             app.ui.line(format_args!("{run} {}", state.name()))?;
+        } else if stuck.is_some() {
+            app.ui.line(format_args!("{run} is stuck, and its code reads the request when it goes on"))?;
+            app.ui.note(format_args!(
+                "hint: windlass runs resume {run}, or windlass runs terminate {run} to end it at once"
+            ));
+        } else if is_code {
+            app.ui.line(format_args!("{run} is asked to stop; its code may clean up before it ends"))?;
         } else {
             app.ui.line(format_args!("{run} is cancelled; what runs is being told"))?;
         }

@@ -5,12 +5,12 @@ use crate::failure::{self, Failure};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 use windlass::core::id::RunId;
 use windlass::core::store::{Run, RunRead, RunState, Store};
-use windlass::runs::Runs;
+use windlass_operate::code_run::is_code;
 use windlass_operate::names::RunName;
+use windlass_operate::run_change::resume_run;
 
 const AFTER: &str = "\
 Remove the cause first: windlass runs show says why a run is stuck. Nothing of it was forgotten. If the cause is still there, \
@@ -46,21 +46,20 @@ struct Opened {
 impl Resume {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
-        let runs = Runs::new(Arc::clone(&store));
         let mut ids = Vec::with_capacity(self.ids.len());
         for id in self.ids {
             ids.push(id.find(store.as_ref()).await?);
         }
         let mut told = Vec::with_capacity(ids.len());
         for run in ids {
-            told.push((run, runs.resume(run).await));
+            told.push((run, resume_run(&store, run).await));
         }
         let mut code = ExitCode::SUCCESS;
         let mut looks = if store.workers().await?.is_empty() { LOOKS_ALONE } else { LOOKS };
         for (run, answer) in told {
             let opened = match answer {
                 Ok(()) => look(store.as_ref(), run, &mut looks).await,
-                Err(error) => Err(error.into()),
+                Err(failure) => Err(failure),
             };
             match opened {
                 Ok(opened) => say(app, run, &opened)?,
@@ -82,11 +81,13 @@ impl Resume {
 async fn look(store: &dyn Store, run: RunId, looks: &mut u32) -> Result<Opened, Failure> {
     loop {
         let view = store.read_runs(vec![RunRead::brief(run)]).await?.pop().flatten();
-        let Run { state, stuck, inbox_len, .. } =
-            view.ok_or_else(|| Failure::not_found(format!("there is no run {run} any more")))?.run;
+        let brief = view.ok_or_else(|| Failure::not_found(format!("there is no run {run} any more")))?.run;
+        let is_code = is_code(&brief);
+        let Run { state, stuck, inbox_len, .. } = brief;
         if let Some(why) = stuck.filter(|_| !state.is_terminal()) {
+            let end = if is_code { "terminate" } else { "cancel" };
             return Err(Failure::conflict(format!("the run {run} is stuck again: {why}"))
-                .hint(format!("windlass runs cancel {run} ends it, windlass runs remove {run} removes it")));
+                .hint(format!("windlass runs {end} {run} ends it, windlass runs remove {run} removes it")));
         }
         let taken = state.is_terminal() || inbox_len == 0;
         if taken || *looks == 0 {

@@ -1,9 +1,11 @@
 //! `windlass runs show` and `windlass runs follow`.
 
+use super::code;
 use crate::app::App;
 use crate::draw_graph::{self, Canvas};
 use crate::failure::Failure;
 use crate::failure::exit_code;
+use crate::follow_code::follow_code;
 use crate::follow_run;
 use crate::table::{Cell, Table, text, whole};
 use crate::ui::STRONG;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use windlass::core::time::Timestamp;
 use windlass::runs::{RunStatus, Runs};
+use windlass_operate::code_run::{is_code, read_brief};
 use windlass_operate::names::RunName;
 use windlass_operate::run_view::{
     NodeRow, NodeState, OmittedRows, RunJobs, inputs_text, is_shown, node_title, read_run, resume_hint,
@@ -20,13 +23,14 @@ use windlass_operate::text::{printable, relative_time, rough_duration};
 
 const AFTER: &str = "\
 What waits for what, why a node was skipped, and which job to look at: windlass explain JOB, windlass jobs logs JOB. A node \
-with a matrix has a line for each row; of more than 20, those that failed or run.
+with a matrix has a line for each row; of more than 20, those that failed or run. A run of a workflow in code is shown by its \
+operations: calls, timers, children, signals, local steps; of more than 50, those that are open or failed, and the last ones.
 
 Examples:
   windlass runs show latest
   windlass runs show r0-01k9z3v8q2f7t8x6m5n4p3r2s1 --json | jq '.nodes[] | select(.state == \"failed\")'";
 
-/// Show a run: its graph, what each node did or waits for, and what it left.
+/// Show a run: its graph or its operations, what each did or waits for, and what it left.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Show {
@@ -35,7 +39,7 @@ pub(crate) struct Show {
     /// Draw with ASCII alone
     #[arg(long)]
     ascii: bool,
-    /// Show every row of a matrix, however many they are
+    /// Show every row of a matrix and every operation, however many they are
     #[arg(long)]
     all: bool,
 }
@@ -44,6 +48,9 @@ impl Show {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
+        if is_code(&read_brief(store.as_ref(), run).await?) {
+            return code::show(app, store.as_ref(), run, self.all).await;
+        }
         let status = read_run(&Runs::new(Arc::clone(&store)), run).await?;
         let jobs = RunJobs::read(store.as_ref(), &status).await?;
         let now = store.now().await?;
@@ -152,7 +159,8 @@ fn cells(row: &NodeRow) -> Vec<Cell> {
 }
 
 const FOLLOW_AFTER: &str = "\
-Exit codes: 0 it succeeded, 1 it failed, 130 it was cancelled. Ctrl-C leaves the run to itself.
+Of a workflow in code the records of its history are printed, and its result. Exit codes: 0 it succeeded, 1 it failed, 130 \
+it was cancelled. Ctrl-C leaves the run to itself.
 
 Examples:
   windlass runs follow
@@ -171,6 +179,9 @@ impl Follow {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
+        if is_code(&read_brief(store.as_ref(), run).await?) {
+            return Ok(exit_code(follow_code(app, &store, run, false).await?));
+        }
         let state = follow_run::follow(app, &Runs::new(Arc::clone(&store)), run).await?;
         app.ui.note(format_args!("{run} {}", state.name()));
         Ok(exit_code(state))

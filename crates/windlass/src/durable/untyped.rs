@@ -1,0 +1,125 @@
+//! Code runs by the names of their workflows, for tools that do not have the code.
+
+use super::client::RunHandle;
+use super::message::Message;
+use super::start::{CodeDefinition, ReusePolicy, code_run};
+use crate::client::Client;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use windlass_core::id::{RunId, Token};
+use windlass_core::job::Due;
+use windlass_core::name::Kind;
+use windlass_core::random::{Random, StrongRandom};
+use windlass_core::store::RunMessage;
+use windlass_core::{Error, Result};
+
+/// A code run to start without its code.
+#[derive(Clone, Debug)]
+pub struct UntypedStart {
+    /// The workflow and its version, `name@version`.
+    pub kind: String,
+    /// The input, JSON. Only the code can tell whether it has the right form: an input that it cannot read makes the run stuck.
+    pub input: Box<RawValue>,
+    /// An id of the caller, such as that of the order; `None` for an id of its own.
+    pub id: Option<String>,
+    /// What to do when a run of the same id has ended.
+    pub reuse: ReusePolicy,
+    /// The time until the code starts.
+    pub delay_ms: Option<u64>,
+    /// The time after which the run is cancelled and ends as timed out.
+    pub timeout_ms: Option<u64>,
+    /// How long the run is kept when it has ended; by default 14 days.
+    pub keep_ms: Option<u64>,
+    /// Labels by which the run is found in lists.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl UntypedStart {
+    /// A start without options.
+    pub fn new(kind: impl Into<String>, input: Box<RawValue>) -> Self {
+        Self {
+            kind: kind.into(),
+            input,
+            id: None,
+            reuse: ReusePolicy::default(),
+            delay_ms: None,
+            timeout_ms: None,
+            keep_ms: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    fn run_id(&self) -> Result<Option<RunId>> {
+        let Some(id) = &self.id else { return Ok(None) };
+        windlass_core::name::check("id", id)?;
+        Ok(Some(RunId::named(id)))
+    }
+}
+
+/// The kind of a workflow as people write it: `name` stands for `name@1`.
+pub fn kind_named(text: &str) -> Result<Kind> {
+    let (name, version) = text.split_once('@').unwrap_or((text, "1"));
+    windlass_core::name::check("kind", name)?;
+    match version.parse::<u32>() {
+        Ok(number) if number.to_string() == version => Kind::new(format!("{name}@{version}")),
+        _ => Err(Error::invalid("kind", "has a version that is not a number; write it as order@2")),
+    }
+}
+
+/// The timeout in the definition of a code run, counted from the creation of the run.
+pub fn timeout_ms_of(definition: &[u8]) -> Result<Option<u64>> {
+    let definition: CodeDefinition = serde_json::from_slice(definition)
+        .map_err(|error| Error::corrupt(format!("the definition of a code run: {error}")))?;
+    Ok(definition.timeout_ms)
+}
+
+impl Client {
+    /// Starts a run of a workflow by its name. Until a worker has registered the workflow, the run waits.
+    pub async fn start_untyped(&self, start: UntypedStart) -> Result<RunHandle<()>> {
+        let id = start.run_id()?.unwrap_or_else(|| self.ids().next_run());
+        let kind = kind_named(&start.kind)?;
+        let definition = CodeDefinition { timeout_ms: start.timeout_ms };
+        let input = Bytes::copy_from_slice(start.input.get().as_bytes());
+        let mut run = code_run(id, kind, start.id, input, &definition)?;
+        if let Some(delay) = start.delay_ms {
+            run.step.wake = Some(Due::DelayMs(delay));
+        }
+        (run.reuse, run.keep_ms, run.labels) = (start.reuse.into(), start.keep_ms, start.labels);
+        run.check()?;
+        // The call below is repeated after a lost answer; another start of the same id is another run.
+        run.nonce = Some(Token::from_bits(StrongRandom::from_system().next_u64()));
+        let create = || {
+            let (store, run) = (Arc::clone(self.store()), run.clone());
+            async move { store.create_runs(vec![run]).await }
+        };
+        let answer = crate::repeat::repeat(Error::is_outcome_unknown, |_| create()).await?.pop();
+        answer.unwrap_or_else(|| Err(Error::too_few_answers()))?;
+        Ok(self.run_by_id(id))
+    }
+}
+
+impl RunHandle<()> {
+    /// Sends a signal by its name, with the id of the message if it has one. The store drops a signal whose id is among the last
+    /// 1,000 that the run was sent.
+    pub async fn signal_json(&self, name: &str, body: Box<RawValue>, message_id: Option<String>) -> Result<()> {
+        windlass_core::name::check("signal", name)?;
+        let message = Message::Signal { name: name.to_owned(), body }.to(self.id());
+        self.send(RunMessage { id: message_id, ..message }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_without_a_version_is_the_first_version() {
+        assert_eq!(kind_named("order").unwrap().as_str(), "order@1");
+        assert_eq!(kind_named("order@12").unwrap().as_str(), "order@12");
+        for wrong in ["", "@1", "order@", "order@two", "order@01", "order@1@2", "a\tb", "order@-1"] {
+            kind_named(wrong).unwrap_err();
+        }
+    }
+}
