@@ -26,6 +26,7 @@ pub(crate) fn test() -> ExitCode {
     steps.run_once("format", format);
     steps.run_once("clippy", clippy);
     steps.run_once("clippy without default features", clippy_bare);
+    steps.run_once("build of the examples", examples::build_all);
     steps.run("tests", all_tests);
     steps.run("doc tests", || counted(cargo(&["test", "--workspace", "--doc", "--no-fail-fast"])));
     steps.run("examples", examples::run_all);

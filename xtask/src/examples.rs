@@ -81,6 +81,11 @@ pub(crate) fn run_all() -> Tally {
     tally
 }
 
+/// Builds the executables of all examples: some tests start them as processes.
+pub(crate) fn build_all() -> bool {
+    cargo(&["build", "--quiet", "--workspace", "--examples"]).status().is_ok_and(|status| status.success())
+}
+
 /// Builds an example and returns the path of its executable. For the whole workspace, as the tests are built: features of its
 /// package alone would build most dependencies once more.
 fn build(example: &Example) -> Option<String> {

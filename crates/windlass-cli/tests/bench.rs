@@ -205,7 +205,8 @@ fn all_of_them_print_a_line_each() {
     let lines = lines(&run(dir.path(), &["bench", "all", "--quick", "--jobs", "50", "--store", "memory://", "--json"]));
     let names: Vec<_> = lines.iter().map(|line| line["scenario"].as_str().unwrap()).collect();
     assert_eq!(names[..7], ["enqueue", "enqueue", "drain", "latency", "mixed", "scale", "groups"]);
-    assert_eq!(names[7..], ["graph"; 5]);
+    assert_eq!(names[7..12], ["graph"; 5]);
+    assert_eq!(names[12..], ["durable"]);
     assert_eq!([&lines[0]["mode"], &lines[1]["mode"]], ["one-by-one", "bulk"]);
 }
 

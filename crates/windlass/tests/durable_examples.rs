@@ -44,11 +44,11 @@ impl Process {
     }
 }
 
-/// Cargo builds the examples of a package with its tests, into the folder next to theirs.
+/// `cargo xtask test` and `cargo test` build the examples before the tests, into the folder next to theirs.
 fn executable(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.ancestors().nth(2).unwrap().join("examples").join(example);
-    assert!(path.exists(), "{} is missing: run `cargo build -p windlass --examples`", path.display());
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace --examples`", path.display());
     path
 }
 

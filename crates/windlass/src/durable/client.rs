@@ -112,8 +112,12 @@ impl<W> RunHandle<W> {
         send(&self.client, Message::Terminate { reason: reason.to_owned() }.to(self.id)).await
     }
 
-    /// Tries again with a run that is stuck.
+    /// Tries again with a run that is stuck. Any other run is refused.
     pub async fn resume(&self) -> Result<()> {
+        let Run { state, stuck, .. } = self.describe().await?;
+        if state.is_terminal() || stuck.is_none() {
+            return Err(Error::run_refused(self.id, "is not stuck: there is nothing to resume"));
+        }
         send(&self.client, Message::Resume.to(self.id)).await
     }
 

@@ -121,7 +121,7 @@ impl<'d> Decision<'d> {
     async fn advance(&mut self, mut items: Vec<Item>) -> Result<std::result::Result<(Run, Turn), Stuck>> {
         let now = self.now();
         if let Some(deadline) = self.state.deadline.filter(|deadline| *deadline <= now) {
-            // A run that has timed out before takes no notice.
+            // The executor ignores it if the history has it already.
             let at = items.iter().position(|item| item.at > deadline).unwrap_or(items.len());
             items.insert(at, Item { number: None, at: deadline, body: ItemBody::TimedOut });
         }
@@ -142,7 +142,10 @@ impl<'d> Decision<'d> {
     /// Waits until something happens while local steps are open, and lets the code act on it.
     async fn next_turn(&mut self, listener: &StepListener) -> Result<std::result::Result<(Run, Turn), Stuck>> {
         let run = self.state.run.take().ok_or_else(|| Error::corrupt("a run that is not in memory"))?;
-        if !run.steps_woken() {
+        let is_due = self.wake_at(&run).is_some_and(|at| at <= self.now());
+        let has_arrived = self.turn.has_arrivals();
+        // A step that wakes itself all the time must not keep items and timers from the code.
+        if !run.steps_woken() || is_due || has_arrived {
             let timer = self.wake_at(&run).map(|at| Duration::from_millis(at.ms_since(self.now())));
             let timer = async {
                 match timer {
@@ -205,10 +208,17 @@ impl<'d> Decision<'d> {
         // The records around the beginning of a segment stand in one commit.
         let records_max = if next.is_some() { usize::MAX } else { RECORDS_MAX };
         let is_over = ended.is_some();
-        let mut chunks = turn.chunks(records_max).peekable();
-        if chunks.peek().is_none() {
-            return if has_steps && !is_over { Ok(Committed::Kept) } else { self.release().await };
+        let mut chunks: Vec<Chunk> = turn.chunks(records_max).collect();
+        if let Some(end) = ended.clone().filter(|_| chunks.is_empty()) {
+            return self.end_again(end).await;
         }
+        if chunks.is_empty() {
+            return if has_steps { Ok(Committed::Kept) } else { self.release().await };
+        }
+        if ended.as_ref().is_some_and(|end| !matches!(end, End::Continued { .. })) {
+            split_end(&mut chunks);
+        }
+        let mut chunks = chunks.into_iter().peekable();
         while let Some(chunk) = chunks.next() {
             let is_last = chunks.peek().is_none();
             let end = if is_last { ended.clone() } else { None };
@@ -221,6 +231,16 @@ impl<'d> Decision<'d> {
         }
         self.kind.forget_stuck(self.state.id);
         Ok(if has_steps && !is_over { Committed::Kept } else { Committed::Released })
+    }
+
+    /// Ends a run that was opened again after its end: nothing can follow it.
+    async fn end_again(&mut self, end: End) -> Result<Committed> {
+        let mut step = RunStep { summary: self.summary(), ..RunStep::nothing() };
+        close(&mut step, self.turn.history_len(), end, None)?;
+        self.turn.drop_state();
+        let commit = TurnCommit { step, takes: Takes::AllRead, keeps_lease: false, requires_read_messages: false };
+        self.turn.commit(commit).await?;
+        Ok(Committed::Released)
     }
 
     async fn commit_chunk(
@@ -288,7 +308,7 @@ impl<'d> Decision<'d> {
     }
 
     fn wake_at(&self, run: &Run) -> Option<Timestamp> {
-        run.next_timer().into_iter().chain(self.state.deadline.filter(|at| *at > self.now())).min()
+        run.next_timer().into_iter().chain(self.state.deadline.filter(|_| !run.is_late())).min()
     }
 
     fn wake(&self) -> Option<Due> {
@@ -329,6 +349,17 @@ impl<'d> Decision<'d> {
         let takes = Takes::Items(Vec::new());
         self.turn.commit(TurnCommit { step, takes, keeps_lease: false, requires_read_messages: false }).await
     }
+}
+
+/// Puts the record of the end into a commit of its own if the last commit starts something: a step that ends its run starts nothing.
+fn split_end(chunks: &mut Vec<Chunk>) {
+    let Some(last) = chunks.last_mut().filter(|last| !last.starts.is_empty()) else { return };
+    let Some(end) = last.records.pop() else { return };
+    let first = last.first + last.records.len() as u64;
+    last.has_more = true;
+    let (records, starts, takes) = (vec![end], Vec::new(), Vec::new());
+    let (cancel_jobs, cancel_children) = (Vec::new(), Vec::new());
+    chunks.push(Chunk { first, records, starts, cancel_jobs, cancel_children, takes, has_more: false });
 }
 
 /// What a run waits for, in short.

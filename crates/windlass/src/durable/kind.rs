@@ -11,13 +11,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, RunState, RunStep};
+use windlass_core::store::{BATCH_MAX, ClaimedRun, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{AnyWorkflow, Limits, OpenWork, Opening, ParentClosePolicy, Record, Run, decode_history};
 
-/// Jobs and messages of one step of a clean-up.
-const CLEAN_UP_MAX: usize = 500;
 /// Runs whose stuck decisions are counted.
 const STUCK_COUNTS_MAX: usize = 10_000;
 
@@ -93,10 +91,11 @@ impl RunKind for CodeRuns {
     }
 
     fn begin(&self, claimed: &ClaimedRun, definition: &Arc<CodeDefinition>, input: &[u8]) -> Result<CodeState> {
-        let deadline = definition.timeout_ms.map(|timeout| claimed.created_at.plus_ms(timeout));
+        let created_at = definition.starts_at.unwrap_or(claimed.created_at);
+        let deadline = definition.timeout_ms.map(|timeout| created_at.plus_ms(timeout));
         Ok(CodeState {
             id: claimed.lease.run,
-            created_at: claimed.created_at,
+            created_at,
             deadline,
             input: Bytes::copy_from_slice(input),
             first: claimed.segment_from,
@@ -121,19 +120,14 @@ impl RunKind for CodeRuns {
         let open = OpenWork::of(state.first, &state.history);
         let cancel = Message::Cancel { reason: format!("its parent run {} was terminated", state.id) };
         let children = open.children.iter().filter(|(_, policy)| *policy != ParentClosePolicy::Abandon);
-        let mut messages = children.map(|(child, _)| cancel.to(*child)).peekable();
-        let mut jobs = open.jobs.into_iter().peekable();
-        let mut steps = Vec::new();
-        while jobs.peek().is_some() || messages.peek().is_some() || steps.is_empty() {
-            steps.push(RunStep {
-                cancel: jobs.by_ref().take(CLEAN_UP_MAX).collect(),
-                messages: messages.by_ref().take(CLEAN_UP_MAX).collect(),
-                state: RunState::Terminated,
-                ..RunStep::nothing()
-            });
-        }
+        let step = RunStep {
+            cancel: open.jobs.into_iter().take(BATCH_MAX).collect(),
+            messages: children.map(|(child, _)| cancel.to(*child)).take(BATCH_MAX).collect(),
+            state: RunState::Terminated,
+            ..RunStep::nothing()
+        };
         state.summary = "terminated".to_owned();
-        Ok(steps)
+        Ok(vec![step])
     }
 
     fn summarize(&self, state: &CodeState) -> String {

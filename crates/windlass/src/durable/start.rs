@@ -14,15 +14,65 @@ use windlass_core::name::Kind;
 use windlass_core::payload::Payload;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{NewRun, RunReuse, RunStep};
+use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{BoxFuture, Running, Span, Wf, Workflow, kind_of};
 
 /// What the store keeps as the definition of a code run. Absent fields have their defaults; it only grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CodeDefinition {
-    /// How long the run may take, counted from its creation.
+    /// How long the run may take, counted from its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) timeout_ms: Option<u64>,
+    /// When the run starts, if that is not the time of its creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) starts_at: Option<Timestamp>,
+}
+
+/// How a run is started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartOptions {
+    pub(super) id: Option<String>,
+    pub(super) reuse: ReusePolicy,
+    pub(super) delay_ms: Option<u64>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) keep_ms: Option<u64>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+impl StartOptions {
+    /// The id of the run, if it follows from an id of the caller.
+    pub(super) fn run_id(&self) -> Result<Option<RunId>> {
+        let named = |id: &String| windlass_core::name::check("id", id).map(|()| RunId::named(id));
+        self.id.as_ref().map(named).transpose()
+    }
+
+    /// Creates the run. A call whose answer was lost is repeated.
+    pub(super) async fn start(self, client: &Client, kind: Kind, input: Bytes) -> Result<RunId> {
+        let id = self.run_id()?.unwrap_or_else(|| client.ids().next_run());
+        // A run that starts again keeps the time of its creation.
+        let starts_later = self.delay_ms.is_some() || self.reuse != ReusePolicy::Never;
+        let starts_at = match starts_later {
+            true => Some(client.store().now().await?.plus_ms(self.delay_ms.unwrap_or_default())),
+            false => None,
+        };
+        let definition = CodeDefinition { timeout_ms: self.timeout_ms, starts_at };
+        let mut run = code_run(id, kind, self.id, input, &definition)?;
+        if let Some(at) = starts_at {
+            run.step.wake = Some(Due::At(at));
+        }
+        (run.reuse, run.keep_ms, run.labels) = (self.reuse.into(), self.keep_ms, self.labels);
+        // Another start of the same id is another run.
+        run.nonce = Some(Token::from_bits(StrongRandom::from_system().next_u64()));
+        run.check()?;
+        let create = || {
+            let (store, run) = (Arc::clone(client.store()), run.clone());
+            async move { store.create_runs(vec![run]).await }
+        };
+        let answer = crate::repeat::repeat(Error::is_outcome_unknown, |_| create()).await?.pop();
+        answer.unwrap_or_else(|| Err(Error::too_few_answers()))?;
+        Ok(id)
+    }
 }
 
 /// A code run that an engine starts as soon as it is claimed.
@@ -71,12 +121,7 @@ impl From<ReusePolicy> for RunReuse {
 pub struct Start<W: Workflow> {
     client: Client,
     input: Result<Payload>,
-    id: Option<String>,
-    reuse: ReusePolicy,
-    delay_ms: Option<u64>,
-    timeout_ms: Option<u64>,
-    keep_ms: Option<u64>,
-    labels: BTreeMap<String, String>,
+    options: StartOptions,
     workflow: PhantomData<fn() -> W>,
 }
 
@@ -85,90 +130,54 @@ impl Client {
     /// there is one, the run waits.
     #[expect(clippy::needless_pass_by_value, reason = "the input is handed over, as to a function")]
     pub fn start<W: Workflow>(&self, _workflow: impl FnOnce(Wf, W::Input) -> Running<W>, input: W::Input) -> Start<W> {
-        Start {
-            client: self.clone(),
-            input: Payload::json(&input),
-            id: None,
-            reuse: ReusePolicy::default(),
-            delay_ms: None,
-            timeout_ms: None,
-            keep_ms: None,
-            labels: BTreeMap::new(),
-            workflow: PhantomData,
-        }
+        let (client, input) = (self.clone(), Payload::json(&input));
+        Start { client, input, options: StartOptions::default(), workflow: PhantomData }
     }
 }
 
 impl<W: Workflow> Start<W> {
     /// An id of your own, such as that of the order. While a run of it goes on, a second start is refused.
     pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
+        self.options.id = Some(id.into());
         self
     }
 
     /// What to do when a run of the same id has ended; by default the start is refused.
     pub fn reuse(mut self, policy: ReusePolicy) -> Self {
-        self.reuse = policy;
+        self.options.reuse = policy;
         self
     }
 
     /// Starts the code after this time.
     #[track_caller]
     pub fn delay(mut self, time: impl Span) -> Self {
-        self.delay_ms = Some(time.to_ms());
+        self.options.delay_ms = Some(time.to_ms());
         self
     }
 
-    /// Cancels the run after this time, counted from now. It ends as timed out.
+    /// Cancels the run after this time, counted from its start. It ends as timed out.
     #[track_caller]
     pub fn timeout(mut self, time: impl Span) -> Self {
-        self.timeout_ms = Some(time.to_ms());
+        self.options.timeout_ms = Some(time.to_ms());
         self
     }
 
     /// How long the run is kept when it has ended; by default 14 days.
     #[track_caller]
     pub fn keep(mut self, time: impl Span) -> Self {
-        self.keep_ms = Some(time.to_ms());
+        self.options.keep_ms = Some(time.to_ms());
         self
     }
 
     /// A label by which the run is found in lists.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(name.into(), value.into());
+        self.options.labels.insert(name.into(), value.into());
         self
     }
 
-    pub(super) fn into_run(self) -> Result<(Client, NewRun)> {
-        let id = match &self.id {
-            Some(id) => {
-                windlass_core::name::check("id", id)?;
-                RunId::named(id)
-            }
-            None => self.client.ids().next_run(),
-        };
-        let definition = CodeDefinition { timeout_ms: self.timeout_ms };
-        let kind = Kind::new(kind_of::<W>())?;
-        let mut run = code_run(id, kind, self.id, self.input?.bytes, &definition)?;
-        if let Some(delay) = self.delay_ms {
-            run.step.wake = Some(Due::DelayMs(delay));
-        }
-        (run.reuse, run.keep_ms, run.labels) = (self.reuse.into(), self.keep_ms, self.labels);
-        // The call below is repeated after a lost answer; another start of the same id is another run.
-        run.nonce = Some(Token::from_bits(StrongRandom::from_system().next_u64()));
-        Ok((self.client, run))
-    }
-
     async fn start(self) -> Result<RunHandle<W>> {
-        let (client, run) = self.into_run()?;
-        let id = run.id;
-        let create = || {
-            let (store, run) = (Arc::clone(client.store()), run.clone());
-            async move { store.create_runs(vec![run]).await }
-        };
-        let answer = crate::repeat::repeat(Error::is_outcome_unknown, |_| create()).await?.pop();
-        answer.unwrap_or_else(|| Err(Error::too_few_answers()))?;
-        Ok(RunHandle::new(client, id))
+        let id = self.options.start(&self.client, Kind::new(kind_of::<W>())?, self.input?.bytes).await?;
+        Ok(RunHandle::new(self.client, id))
     }
 }
 
@@ -183,6 +192,6 @@ impl<W: Workflow> IntoFuture for Start<W> {
 
 impl<W: Workflow> std::fmt::Debug for Start<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Start").field("workflow", &W::NAME).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Start").field("workflow", &W::NAME).field("id", &self.options.id).finish_non_exhaustive()
     }
 }

@@ -18,6 +18,10 @@ pub(super) fn step_of(run: RunId, chunk: &mut Chunk) -> Result<RunStep> {
     for start in std::mem::take(&mut chunk.starts) {
         match start {
             Start::Job { job, spec, due, timeouts, .. } => {
+                if timeouts.schedule_to_start_ms.is_some() || timeouts.schedule_to_close_ms.is_some() {
+                    let what = "the workflow sets schedule_to_start or schedule_to_close, which no engine enforces yet";
+                    return Err(Error::Incompatible { what: what.to_owned() });
+                }
                 let mut spec = *spec;
                 spec.heartbeat_ms = timeouts.heartbeat_ms;
                 step.jobs.push(NewJob::new(job, spec).due(due));
@@ -36,7 +40,7 @@ fn child(parent: RunId, start: Start) -> Result<NewRun> {
     let Start::Child { run, name, kind, input, timeout_ms, .. } = start else {
         return Err(Error::invalid("runs", "only a child run can be created"));
     };
-    let definition = CodeDefinition { timeout_ms };
+    let definition = CodeDefinition { timeout_ms, starts_at: None };
     let mut child = code_run(run, kind, name, input, &definition)?;
     child.parent = Some(parent);
     Ok(child)

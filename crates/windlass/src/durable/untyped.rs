@@ -2,16 +2,12 @@
 
 use super::client::RunHandle;
 use super::message::Message;
-use super::start::{CodeDefinition, ReusePolicy, code_run};
+use super::start::{CodeDefinition, ReusePolicy, StartOptions};
 use crate::client::Client;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use windlass_core::id::{RunId, Token};
-use windlass_core::job::Due;
 use windlass_core::name::Kind;
-use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::RunMessage;
 use windlass_core::{Error, Result};
 
@@ -50,12 +46,6 @@ impl UntypedStart {
             labels: BTreeMap::new(),
         }
     }
-
-    fn run_id(&self) -> Result<Option<RunId>> {
-        let Some(id) = &self.id else { return Ok(None) };
-        windlass_core::name::check("id", id)?;
-        Ok(Some(RunId::named(id)))
-    }
 }
 
 /// The kind of a workflow as people write it: `name` stands for `name@1`.
@@ -68,7 +58,7 @@ pub fn kind_named(text: &str) -> Result<Kind> {
     }
 }
 
-/// The timeout in the definition of a code run, counted from the creation of the run.
+/// The timeout in the definition of a code run, counted from the start of the run.
 pub fn timeout_ms_of(definition: &[u8]) -> Result<Option<u64>> {
     let definition: CodeDefinition = serde_json::from_slice(definition)
         .map_err(|error| Error::corrupt(format!("the definition of a code run: {error}")))?;
@@ -78,24 +68,10 @@ pub fn timeout_ms_of(definition: &[u8]) -> Result<Option<u64>> {
 impl Client {
     /// Starts a run of a workflow by its name. Until a worker has registered the workflow, the run waits.
     pub async fn start_untyped(&self, start: UntypedStart) -> Result<RunHandle<()>> {
-        let id = start.run_id()?.unwrap_or_else(|| self.ids().next_run());
-        let kind = kind_named(&start.kind)?;
-        let definition = CodeDefinition { timeout_ms: start.timeout_ms };
-        let input = Bytes::copy_from_slice(start.input.get().as_bytes());
-        let mut run = code_run(id, kind, start.id, input, &definition)?;
-        if let Some(delay) = start.delay_ms {
-            run.step.wake = Some(Due::DelayMs(delay));
-        }
-        (run.reuse, run.keep_ms, run.labels) = (start.reuse.into(), start.keep_ms, start.labels);
-        run.check()?;
-        // The call below is repeated after a lost answer; another start of the same id is another run.
-        run.nonce = Some(Token::from_bits(StrongRandom::from_system().next_u64()));
-        let create = || {
-            let (store, run) = (Arc::clone(self.store()), run.clone());
-            async move { store.create_runs(vec![run]).await }
-        };
-        let answer = crate::repeat::repeat(Error::is_outcome_unknown, |_| create()).await?.pop();
-        answer.unwrap_or_else(|| Err(Error::too_few_answers()))?;
+        let UntypedStart { kind, input, id, reuse, delay_ms, timeout_ms, keep_ms, labels } = start;
+        let options = StartOptions { id, reuse, delay_ms, timeout_ms, keep_ms, labels };
+        let input = Bytes::copy_from_slice(input.get().as_bytes());
+        let id = options.start(self, kind_named(&kind)?, input).await?;
         Ok(self.run_by_id(id))
     }
 }

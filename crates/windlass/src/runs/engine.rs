@@ -18,7 +18,7 @@ use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
 use windlass_core::store::{
-    ClaimedRun, RunCommit, RunCommitted, RunRead, RunStep, RunView, RunsClaimed, Store, WaitFor,
+    ClaimedRun, RunCommit, RunCommitted, RunRead, RunState, RunStep, RunView, RunsClaimed, Store, WaitFor,
 };
 use windlass_core::time::SystemClock;
 use windlass_core::{Error, Result};
@@ -316,7 +316,9 @@ impl Engine {
         let mut reads = Vec::new();
         for claimed in runs {
             let run = claimed.lease.run;
-            match self.cache.take(run).filter(|loaded| loaded.precedes(claimed)) {
+            // What cleans up after a terminated run is read from its whole history.
+            let is_usable = |loaded: &LoadedRun| claimed.state != RunState::Terminated && loaded.precedes(claimed);
+            match self.cache.take(run).filter(is_usable) {
                 Some(loaded) if loaded.is_current(claimed) => drop(found.insert(run, Ok(loaded))),
                 Some(loaded) if loaded.history_len < claimed.history_len && self.kinds.replay_parts(&claimed.kind) => {
                     reads.push((read(claimed, loaded.history_len), claimed, Some(loaded)));

@@ -193,6 +193,11 @@ impl Turn {
         Ok(())
     }
 
+    /// Whether [`arrivals`](Self::arrivals) would return at once.
+    pub fn has_arrivals(&self) -> bool {
+        self.arrivals.unread.lock().is_some()
+    }
+
     /// Renews the lease at once. Returns what has arrived in the inbox since the claim or the last call; items that
     /// [`arrivals`](Self::arrivals) has returned may be among them.
     pub async fn renew(&mut self) -> Result<Arrived> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod behaviour;
+mod edges;
 mod kills;
 #[path = "../support/mod.rs"]
 mod support;

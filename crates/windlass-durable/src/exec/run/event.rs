@@ -85,7 +85,8 @@ impl State {
             Event::Fired { of } => self.ops.find(*of).is_some(),
             Event::Stepped { key, .. } => self.steps.open.contains_key(key),
             Event::Resolved { token, .. } => matches!(self.promises.get(token), Some(None)),
-            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } | Event::TimedOut => true,
+            Event::TimedOut => !self.is_late,
+            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } => true,
         }
     }
 

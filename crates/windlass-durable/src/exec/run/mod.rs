@@ -159,6 +159,11 @@ impl Run {
         lock(&self.shared.state).ops.next_timer().map(|(at, _)| at)
     }
 
+    /// The deadline of the run has passed, and a record says so.
+    pub fn is_late(&self) -> bool {
+        lock(&self.shared.state).is_late
+    }
+
     /// How the segment ended, once it has.
     pub fn ended(&self) -> Option<End> {
         lock(&self.shared.state).ended.clone()
