@@ -7,8 +7,8 @@ use windlass_core::Error;
 use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::store::{
-    BATCH_MAX, FeedCursor, FeedEvent, FeedRequest, INBOX_ITEMS_MAX, ListOrder, NewRun, RunList, RunRead, RunState,
-    RunStep,
+    BATCH_MAX, FeedCursor, FeedEvent, FeedRequest, INBOX_ITEMS_MAX, ListOrder, NewRun, RUN_ENTRY_BYTES_MAX, RunList,
+    RunRead, RunState, RunStep,
 };
 
 cases!("run_lists":
@@ -167,7 +167,7 @@ async fn what_is_too_large_is_refused(ctx: Ctx) {
     runs[0].definition = big((16 << 20) + 1).into();
     runs[1].input = big((4 << 20) + 1).into();
     runs[2].name = big(4_097);
-    runs[3].step.history = vec![big((4 << 20) + 1).into()];
+    runs[3].step.history = vec![big(RUN_ENTRY_BYTES_MAX + 1).into()];
     runs[4].step.summary = big(4_097);
     let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
     for answer in ctx.store.create_runs(runs).await.unwrap() {

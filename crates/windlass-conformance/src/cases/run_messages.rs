@@ -21,7 +21,7 @@ cases!("run_messages":
     the_last_thousand_ids_are_kept,
     ids_of_one_run_do_not_count_for_another,
     a_full_inbox_refuses_messages_and_nothing_else,
-    a_full_inbox_drops_the_messages_of_steps,
+    a_full_inbox_takes_the_messages_of_steps,
     a_message_that_cannot_be_meant_is_refused,
     messages_to_runs_that_are_missing_or_have_ended_are_refused,
     unread_messages_are_counted,
@@ -163,15 +163,17 @@ async fn a_full_inbox_refuses_messages_and_nothing_else(ctx: Ctx) {
     assert_eq!(views(&ctx, &[run.id]).await[0].as_ref().unwrap().run.state, RunState::Terminated);
 }
 
-async fn a_full_inbox_drops_the_messages_of_steps(ctx: Ctx) {
+async fn a_full_inbox_takes_the_messages_of_steps(ctx: Ctx) {
     let full = new_one(&ctx).await;
     send_many(&ctx, crowd(full)).await;
     let other = claimed(&ctx).await;
     let job = job_of(&ctx, other.lease.run);
-    let made = RunStep { messages: vec![message(full, "no room")], jobs: vec![job.clone()], ..step(&["sent"]) };
+    let made = RunStep { messages: vec![message(full, "cancel")], jobs: vec![job.clone()], ..step(&["sent"]) };
     commit(&ctx, &other, made).await.unwrap();
     assert!(ctx.get(job.id).await.is_some(), "the rest of the step is made");
-    assert_eq!(views(&ctx, &[full]).await[0].as_ref().unwrap().run.inbox_len, UNREAD_MESSAGES_MAX);
+    assert_eq!(views(&ctx, &[full]).await[0].as_ref().unwrap().run.inbox_len, UNREAD_MESSAGES_MAX + 1);
+    let refused = refused_message(&ctx, message(full, "one more")).await;
+    assert!(matches!(refused, Error::Full { .. }), "{refused:?}");
 }
 
 async fn a_message_that_cannot_be_meant_is_refused(ctx: Ctx) {

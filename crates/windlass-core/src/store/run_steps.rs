@@ -2,7 +2,9 @@
 
 use super::messages::RunMessage;
 use super::queue::{check_batch, check_lease_ms};
-use super::runs::{NewRun, RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, RunLease, RunState, check_bytes};
+use super::runs::{
+    NewRun, RUN_ENTRY_BYTES_MAX, RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, RunLease, RunState, check_bytes,
+};
 use super::wire;
 use crate::error::{Error, Result};
 use crate::id::{JobId, RunId};
@@ -37,7 +39,8 @@ pub struct RunStep {
     /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
     #[serde(default)]
     pub cancel: Vec<JobId>,
-    /// Messages to other runs; those that are not there, have ended, or have too many unread messages get none.
+    /// Messages to other runs; those that are not there or have ended get none. A full inbox takes them: no sender could repeat
+    /// them.
     #[serde(default)]
     pub messages: Vec<RunMessage>,
     /// Runs to create after `jobs` were enqueued. Each has this run as its parent, and its own step creates none. One that
@@ -101,7 +104,7 @@ impl RunStep {
         check_bytes("summary", self.summary.len(), RUN_TEXT_BYTES_MAX)?;
         check_text("stuck", self.stuck.as_deref())?;
         for entry in &self.history {
-            check_bytes("an entry of the history", entry.len(), RUN_PART_BYTES_MAX)?;
+            check_bytes("an entry of the history", entry.len(), RUN_ENTRY_BYTES_MAX)?;
         }
         self.wake.map_or(Ok(()), Due::check)?;
         self.messages.iter().try_for_each(|message| check_message(message, run))?;

@@ -23,8 +23,10 @@ use std::collections::BTreeMap;
 
 /// The largest definition of a run: 16 MiB.
 pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
-/// The largest input of a run, the largest message to one, and the largest entry of a history: 4 MiB.
+/// The largest input of a run and the largest message to one: 4 MiB.
 pub const RUN_PART_BYTES_MAX: usize = 4 << 20;
+/// The largest entry of a history, in bytes: a message or a result with what is recorded about it.
+pub const RUN_ENTRY_BYTES_MAX: usize = RUN_PART_BYTES_MAX + (64 << 10);
 /// The longest name and the longest summary of a run, in bytes.
 pub const RUN_TEXT_BYTES_MAX: usize = 4_096;
 /// The most bytes of input and history that a claim hands out with one run.

@@ -45,10 +45,11 @@ impl<T: Tables> Step<'_, T> {
 
     /// See [`RunStore::send_to_runs`](crate::store::RunStore::send_to_runs).
     pub fn send_to_runs(&mut self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>> {
-        Ok(messages.into_iter().map(|message| self.send_to_run(message)).collect())
+        Ok(messages.into_iter().map(|message| self.send_to_run(message, false)).collect())
     }
 
-    pub(super) fn send_to_run(&mut self, message: RunMessage) -> Result<()> {
+    /// A message of a step has room in a full inbox.
+    pub(super) fn send_to_run(&mut self, message: RunMessage, is_of_step: bool) -> Result<()> {
         message.check()?;
         let before = self.wanted_run(message.run)?;
         let hash = message.id_hash();
@@ -57,7 +58,7 @@ impl<T: Tables> Step<'_, T> {
         {
             return Ok(());
         }
-        check_delivery(&message, &before)?;
+        check_delivery(&message, &before, is_of_step)?;
         let mut row = before.clone();
         if message.reopens {
             if row.state.is_terminal() {
@@ -89,7 +90,7 @@ impl<T: Tables> Step<'_, T> {
 }
 
 /// Rejects a message that the run does not take as it is now.
-fn check_delivery(message: &RunMessage, row: &RunRow) -> Result<()> {
+fn check_delivery(message: &RunMessage, row: &RunRow, is_of_step: bool) -> Result<()> {
     if let Some(len) = message.expected_history_len {
         let refused = |why: &str| Err(Error::run_refused(row.id, why));
         match row.state.is_terminal() {
@@ -101,7 +102,7 @@ fn check_delivery(message: &RunMessage, row: &RunRow) -> Result<()> {
     if row.state.is_terminal() && !message.reopens {
         return Err(Error::run_ended(row.id, row.state));
     }
-    if message.needs_room() && row.unread_messages >= UNREAD_MESSAGES_MAX {
+    if message.needs_room() && !is_of_step && row.unread_messages >= UNREAD_MESSAGES_MAX {
         return Err(Error::inbox_full(row.id, UNREAD_MESSAGES_MAX));
     }
     Ok(())

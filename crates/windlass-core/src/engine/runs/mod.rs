@@ -14,10 +14,7 @@ use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::payload::Payload;
-use crate::store::{
-    ChangeOp, FeedEvent, RunChange, RunCreated, RunEnd, RunItem, RunSegment, RunStep, UNREAD_MESSAGES_MAX,
-    child_refused,
-};
+use crate::store::{ChangeOp, FeedEvent, RunChange, RunCreated, RunEnd, RunItem, RunSegment, RunStep, child_refused};
 use bytes::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
@@ -134,10 +131,8 @@ impl<T: Tables> Step<'_, T> {
             }
         }
         for message in std::mem::take(&mut step.messages) {
-            let full = Error::inbox_full(message.run, UNREAD_MESSAGES_MAX);
-            match self.send_to_run(message) {
+            match self.send_to_run(message, true) {
                 Ok(()) | Err(Error::NotFound { .. } | Error::RunRefused { .. } | Error::Corrupt { .. }) => {}
-                Err(error) if error == full => {}
                 Err(error) => return Err(error),
             }
         }

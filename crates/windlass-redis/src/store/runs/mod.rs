@@ -341,7 +341,7 @@ impl RunStore for RedisStore {
             let mut call = self.caller.script(AT.send_to_runs);
             call.arg_fmt(piece.len());
             for message in piece {
-                call.arg_fmt(message.run).arg(message_flags(message)).arg(&message.body);
+                call.arg_fmt(message.run).arg(message_flags(message, '-')).arg(&message.body);
             }
             let mut items = Items::of(self.caller.run_durably(call).await?)?;
             for _ in piece {

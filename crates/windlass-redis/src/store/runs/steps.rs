@@ -122,7 +122,7 @@ impl Told {
 
     fn add_message(&mut self, message: &RunMessage) {
         self.add(message.run.to_string());
-        self.add(message_flags(message));
+        self.add(message_flags(message, 's'));
         self.add(message.body.as_str());
     }
 
@@ -190,12 +190,12 @@ fn inbox_text(commit: &RunCommit) -> String {
     text
 }
 
-/// What a message does besides.
-pub(super) fn message_flags(message: &RunMessage) -> String {
+/// What a message does besides; `plain` if nothing.
+pub(super) fn message_flags(message: &RunMessage, plain: char) -> String {
     let all = [(message.interrupts, 'i'), (message.reopens, 'r'), (message.terminates, 't')];
     let mut flags: String = all.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
     if flags.is_empty() {
-        flags.push('-');
+        flags.push(plain);
     }
     if let Some(len) = message.expected_history_len {
         let _ = write!(flags, "e{}", len.min(COUNT_MAX));
