@@ -15,6 +15,7 @@ pub fn usage() -> String {
 const USAGE: &str = "\
 usage: windlass-crash [--store NAME] [--seconds N] [--kills N] [--jobs N] [--workers N] [--seed N] [--dir PATH]
                       [--signal NAME] [--skew-s N] [--bug NAME]
+       windlass-crash workflows [--store NAME] [--seconds N] [--kills N] [--jobs N] [--workers N] [--seed N] [--dir PATH]
        windlass-crash storm [--fault NAME] [--rounds N] [--seed N] [--json true]
   --store NAME  sqlite (the usual), or redis: a private server with an append-only file
   --seconds N   how long processes are killed (60)
@@ -26,6 +27,7 @@ usage: windlass-crash [--store NAME] [--seconds N] [--kills N] [--jobs N] [--wor
   --signal NAME kill (the usual), or stop: workers are stopped beyond their leases and then go on
   --skew-s N    the clocks of workers go wrong by so many seconds, ahead and behind by turns (needs libfaketime)
   --bug NAME    acknowledge-first or report-first: break the rules on purpose, to see the audit notice
+workflows: the workers execute durable workflows; --jobs bounds the runs
 storm: breaks private Redis servers under a working fleet, and prints a table of what was lost
   --fault NAME  one of those below; all if it is not named; may be repeated
   --rounds N    how often each is done (3)
@@ -132,12 +134,16 @@ pub struct StormConfig {
 pub enum Role {
     /// Starts, kills and audits the others.
     Parent(Config),
+    /// Starts and kills workers that execute durable workflows.
+    Workflows(Config),
     /// Breaks servers.
     Storm(StormConfig),
     /// Claims, works, reports.
     Worker(Part),
     /// A worker of the library: claims, works, reports, keeps time.
     LibraryWorker(Part),
+    /// A worker of the library that executes durable workflows.
+    WorkflowWorker(Part),
     /// Enqueues.
     Enqueuer(Part),
 }
@@ -148,7 +154,9 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
     if args.next_if(|arg| arg == "storm").is_some() {
         return parse_storm(args).map(Role::Storm);
     }
-    let part = args.next_if(|arg| ["child-worker", "child-library-worker", "child-enqueuer"].contains(&arg.as_str()));
+    let parts = ["child-worker", "child-library-worker", "child-workflow-worker", "child-enqueuer"];
+    let executes_workflows = args.next_if(|arg| arg == "workflows").is_some();
+    let part = args.next_if(|arg| parts.contains(&arg.as_str()));
     let mut config = Config::default();
     let (mut seed, mut name, mut url) = (None, String::new(), None);
     while let Some(flag) = args.next() {
@@ -173,12 +181,15 @@ pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Role, String> {
         return Err("--workers is 0; somebody must do the work".to_owned());
     }
     config.seed = seed.unwrap_or_else(|| StrongRandom::from_system().next_u64());
-    let Some(part) = part else { return Ok(Role::Parent(config)) };
+    let Some(part) = part else {
+        return Ok(if executes_workflows { Role::Workflows(config) } else { Role::Parent(config) });
+    };
     let dir = config.dir.ok_or("a child needs --dir")?;
     let child = Part { dir, url, name, seed: config.seed, bug: config.bug };
     Ok(match part.as_str() {
         "child-worker" => Role::Worker(child),
         "child-library-worker" => Role::LibraryWorker(child),
+        "child-workflow-worker" => Role::WorkflowWorker(child),
         _ => Role::Enqueuer(child),
     })
 }

@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     Worker,
     Enqueuer,
     LibraryWorker,
+    WorkflowWorker,
 }
 
 /// A child that runs.
@@ -69,6 +70,7 @@ impl Fleet {
             Kind::Worker => ("child-worker", 'w'),
             Kind::Enqueuer => ("child-enqueuer", 'e'),
             Kind::LibraryWorker => ("child-library-worker", 'l'),
+            Kind::WorkflowWorker => ("child-workflow-worker", 'f'),
         };
         let name = format!("{letter}{:05}", self.started);
         let mut command = Command::new(&self.program);

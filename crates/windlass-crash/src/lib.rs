@@ -8,6 +8,8 @@
 //!
 //! The storm ([`storm`]) is the other way round: the workers live, and the servers of a Redis store are broken under them.
 //!
+//! With `workflows` the processes execute durable workflows ([`WorkflowReport`]).
+//!
 //! The promise is at-least-once, so a job may well be delivered twice; that is counted and not a fault.
 
 mod args;
@@ -21,9 +23,11 @@ pub mod recount;
 pub mod storm;
 mod watch;
 mod worker;
+mod workflows;
 
 pub use args::{Blow, Bug, Config, Role, StoreKind, StormConfig, parse, usage};
 pub use parent::{Report, run};
+pub use workflows::WorkflowReport;
 
 /// The queue that everything happens on.
 pub(crate) const QUEUE: &str = "crash";
@@ -42,6 +46,11 @@ pub fn play(role: Role) -> Result<bool> {
             println!("{}", serde_json::to_string(&report)?);
             Ok(report.is_clean())
         }
+        Role::Workflows(config) => {
+            let report = runtime.block_on(workflows::storm(&config))?;
+            println!("{}", serde_json::to_string(&report)?);
+            Ok(report.is_clean())
+        }
         Role::Storm(config) => storm::run_all(&config),
         Role::Worker(part) => {
             windlass_audit::end_with_parent()?;
@@ -54,6 +63,11 @@ pub fn play(role: Role) -> Result<bool> {
         Role::LibraryWorker(part) => {
             windlass_audit::end_with_parent()?;
             runtime.block_on(library_worker::work(part)).map(|()| true)
+        }
+        Role::WorkflowWorker(part) => {
+            windlass_audit::end_with_parent()?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            runtime.block_on(workflows::work(part)).map(|()| true)
         }
         Role::Enqueuer(part) => {
             windlass_audit::end_with_parent()?;
