@@ -6,6 +6,9 @@ use std::fmt;
 /// An error of any type, as workflows return it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
+/// The longest message of an error that a history keeps, in bytes. The rest is cut off.
+pub const ERROR_BYTES_MAX: usize = 16 << 10;
+
 /// Why a call, a child or a local step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -67,9 +70,9 @@ pub struct CallError {
 }
 
 impl CallError {
-    /// An error of this class, without detail and after no attempt.
+    /// An error of this class, without detail and after no attempt. A message of more than [`ERROR_BYTES_MAX`] bytes is cut off.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), attempts: 0, detail: None }
+        Self { class, message: cut(message.into()), attempts: 0, detail: None }
     }
 
     /// A failure after one attempt.
@@ -105,6 +108,11 @@ impl fmt::Display for CallError {
 }
 
 impl StdError for CallError {}
+
+pub(crate) fn cut(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(ERROR_BYTES_MAX));
+    message
+}
 
 /// The run, or a scope around the operation, was cancelled.
 ///

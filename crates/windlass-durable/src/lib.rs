@@ -34,7 +34,7 @@ pub mod wf;
 mod workflow;
 
 pub use combine::{JoinAll, JoinSet, join_all, join_all_keyed};
-pub use error::{BoxError, CallError, Cancelled, Error, ErrorClass};
+pub use error::{BoxError, CallError, Cancelled, ERROR_BYTES_MAX, Error, ErrorClass};
 pub use exec::{
     BoxFuture, CANCELS_PER_RECORD_MAX, CancelTarget, Chunk, Host, Item, ItemBody, Limits, NextSegment, NoHost,
     OpenWork, Opening, POLLS_MAX, PendingOp, Run, RunProbe, Start, Timeouts, Turn, derived_job_id, derived_run_id,

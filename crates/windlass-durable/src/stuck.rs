@@ -63,6 +63,8 @@ pub enum Stuck {
     Deadlock(String),
     /// The code woke itself more often than [`POLLS_MAX`](crate::POLLS_MAX) times in one turn.
     Livelock(String),
+    /// The code has not returned to the executor for long: it blocks its thread.
+    Blocked(String),
 }
 
 impl Stuck {
@@ -76,6 +78,7 @@ impl Stuck {
             Self::Foreign(_) => "foreign",
             Self::Deadlock(_) => "deadlock",
             Self::Livelock(_) => "livelock",
+            Self::Blocked(_) => "blocked",
         }
     }
 }
@@ -94,7 +97,8 @@ impl fmt::Display for Stuck {
             | Self::Misuse(text)
             | Self::Foreign(text)
             | Self::Deadlock(text)
-            | Self::Livelock(text) => f.write_str(text),
+            | Self::Livelock(text)
+            | Self::Blocked(text) => f.write_str(text),
         }
     }
 }

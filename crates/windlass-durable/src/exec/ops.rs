@@ -152,6 +152,11 @@ impl Ops {
         self.targets.get(target).copied()
     }
 
+    /// The jobs and children of open commands.
+    pub(super) fn targets(&self) -> impl Iterator<Item = CancelTarget> {
+        self.targets.keys().copied()
+    }
+
     /// The open timer that fires first: when, and its number.
     pub(super) fn next_timer(&self) -> Option<(Timestamp, u64)> {
         self.timers.first_key_value().map(|(key, _)| *key)

@@ -214,10 +214,13 @@ impl Turn {
     /// Splits the turn into commits of at most `records_max` records, in order. A record that cancels several commands counts as
     /// that many; a single one that counts more stands in a commit of its own.
     ///
+    /// The records around the beginning of a segment stand in one commit, whatever their number.
+    ///
     /// A commit takes exactly the items whose events it holds. If the process ends between two commits, the rest follows from
     /// the history that was committed and from the items that are still in the inbox.
     pub fn chunks(self, records_max: usize) -> impl Iterator<Item = Chunk> {
-        let Self { first, records, starts, cancels, takes, .. } = self;
+        let Self { first, records, starts, cancels, takes, next, .. } = self;
+        let segment_from = next.map(|next| usize::try_from(next.from.saturating_sub(first)).unwrap_or(usize::MAX));
         Chunks {
             first,
             done: 0,
@@ -226,6 +229,7 @@ impl Turn {
             cancels,
             takes: takes.into(),
             records_max: records_max.max(1),
+            segment_from,
         }
     }
 }
@@ -250,6 +254,8 @@ struct Chunks {
     cancels: BTreeMap<u64, CancelTarget>,
     takes: VecDeque<(usize, u64)>,
     records_max: usize,
+    /// How many records stand before the next segment. Those from there on are not split.
+    segment_from: Option<usize>,
 }
 
 impl Iterator for Chunks {
@@ -283,9 +289,12 @@ impl Chunks {
     fn take_records(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         let mut weight = 0;
+        let is_segment = self.segment_from.is_some_and(|from| self.done >= from);
         while let Some(next) = self.records.front() {
             weight += cancelled(next).len().max(1);
-            if weight > self.records_max && !records.is_empty() {
+            let begins_segment = !is_segment && self.segment_from == Some(self.done + records.len());
+            let is_full = weight > self.records_max && !is_segment;
+            if (is_full || begins_segment) && !records.is_empty() {
                 break;
             }
             records.extend(self.records.pop_front());

@@ -1,8 +1,11 @@
 //! Workflows that continue as new.
 
-use super::support::{A, B, JsonResult, Ping, State, World, value, wf, world};
+use super::support::{A, B, JsonResult, Ping, State, World, body, opening, value, wf, world};
 use serde_json::json;
-use windlass_durable::{End, Entry, Error, Event, Record, Wf, select, typed, workflow};
+use windlass_core::time::Timestamp;
+use windlass_durable::{
+    Chunk, End, Entry, Error, Event, Item, ItemBody, Opening, Record, Run, Stuck, Turn, Wf, select, typed, workflow,
+};
 
 #[workflow(crate = windlass_durable)]
 async fn counter(wf: Wf, n: u64) -> Result<u64, Error> {
@@ -79,5 +82,43 @@ fn continuing_wins_over_what_else_the_code_does() {
     assert_eq!(kind, "counter@1");
     continued.workflow = typed(counter);
     continued.signal(1, &Ping(1));
-    assert_eq!(continued.go(), State::Ended(End::Ok(super::support::body(&6))));
+    assert_eq!(continued.go(), State::Ended(End::Ok(body(&6))));
+}
+
+#[workflow(crate = windlass_durable)]
+async fn fills(wf: Wf, sleeps: u32) -> Result<(), Error> {
+    wf.sleep("5ms").await?;
+    for _ in 0..sleeps {
+        wf.sleep("0s").await?;
+    }
+    wf.continue_as_new(fills, 0).await
+}
+
+/// The turn that ends a segment of `fills`, with so many signals that nothing receives.
+fn last_turn(signals: u64) -> Result<Turn, Stuck> {
+    let mut run = Run::open(Opening { input: "3".into(), ..opening(&typed(fills), Vec::new()) })?;
+    let signal = |number| {
+        let body = ItemBody::Signal { name: "ping".to_owned(), body: body(&1), id: String::new() };
+        Item { number: Some(number), at: Timestamp::from_ms(1), body }
+    };
+    run.turn((0..signals).map(signal).collect(), Timestamp::from_ms(10))
+}
+
+#[test]
+fn the_records_of_the_next_segment_stand_in_one_commit_of_their_own() {
+    let turn = last_turn(7).unwrap();
+    let from = turn.next.clone().unwrap().from;
+    let chunks: Vec<Chunk> = turn.chunks(4).collect();
+    let last = chunks.last().unwrap();
+    assert_eq!((last.first, last.records.len(), last.has_more), (from, 8, false));
+    assert!(chunks[..chunks.len() - 1].iter().all(|chunk| chunk.records.len() <= 4 && chunk.has_more));
+    assert_eq!(chunks.iter().map(|chunk| chunk.takes.len()).sum::<usize>(), 7);
+}
+
+#[test]
+fn a_segment_with_too_many_signals_for_one_commit_is_stuck() {
+    drop(last_turn(9_999).unwrap());
+    let stuck = last_turn(10_000).unwrap_err();
+    let text = "continue_as_new with 10000 signals that were not received; at most 9999 go into the next segment";
+    assert!(stuck.to_string().starts_with(text), "{stuck}");
 }

@@ -1,16 +1,18 @@
 //! Items of the inbox as the executor takes them.
 
 use super::message::Message;
-use windlass_core::id::RunId;
+use serde_json::value::RawValue;
 use windlass_core::job::{FailureClass, State};
 use windlass_core::payload::{JSON, Payload};
 use windlass_core::store::{InboxItem, JobEnd, RunEnd, RunItem, RunState};
 use windlass_core::time::Timestamp;
 use windlass_durable::record::{Body, Outcome};
-use windlass_durable::{CallError, ErrorClass, Item, ItemBody};
+use windlass_durable::{CallError, ErrorClass, Item, ItemBody, Stuck};
 
-/// An item for the executor; `None` for one that tells the code nothing.
-pub(super) fn item_of(run: RunId, item: InboxItem) -> Option<Item> {
+/// An item for the executor; `None` for one that tells the code nothing. A message that is not understood makes the run stuck: a
+/// newer version may understand it.
+pub(super) fn item_of(item: InboxItem) -> Result<Option<Item>, Stuck> {
+    let number = item.number;
     let (at, body) = match item.item {
         RunItem::JobEnded(end) => (end.at, job_ended(end)),
         RunItem::RunEnded(end) => (end.at, run_ended(end)),
@@ -19,31 +21,31 @@ pub(super) fn item_of(run: RunId, item: InboxItem) -> Option<Item> {
             // It has no time of its own; the executor never lets time run backwards.
             (Timestamp::from_ms(0), ItemBody::ChildEnded { run, outcome })
         }
-        RunItem::Message { at, id, body } => (at, message(run, id, &body)?),
+        RunItem::Message { at, id, body } => match message(id, &body) {
+            Ok(Some(body)) => (at, body),
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(Stuck::Decode(format!("message {number} is not understood: {error}"))),
+        },
     };
-    Some(Item { number: Some(item.number), at, body })
+    Ok(Some(Item { number: Some(number), at, body }))
 }
 
-fn message(run: RunId, id: Option<String>, text: &str) -> Option<ItemBody> {
-    match Message::parse(text) {
-        Ok(Message::Signal { name, body }) => {
-            let body = Body::from_json(body.get().as_bytes()).ok()?;
-            Some(ItemBody::Signal { name, body, id: id.unwrap_or_default() })
+fn message(id: Option<String>, text: &str) -> Result<Option<ItemBody>, String> {
+    let value = |body: &RawValue| Body::from_json(body.get().as_bytes()).map_err(|error| error.to_string());
+    Ok(match Message::parse(text)? {
+        Message::Signal { name, body } => {
+            Some(ItemBody::Signal { name, body: value(&body)?, id: id.unwrap_or_default() })
         }
-        Ok(Message::Resolve { token, body }) => {
-            let token = u64::from_str_radix(&token, 16).ok()?;
-            Some(ItemBody::Resolved { token, body: Body::from_json(body.get().as_bytes()).ok()? })
+        Message::Resolve { token, body } => {
+            let token = u64::from_str_radix(&token, 16).map_err(|error| format!("its token: {error}"))?;
+            Some(ItemBody::Resolved { token, body: value(&body)? })
         }
-        Ok(Message::Cancel { reason }) => Some(ItemBody::CancelRequested { reason }),
-        Ok(Message::Resume | Message::Terminate { .. }) => None,
-        Err(error) => {
-            tracing::warn!(%run, %error, "a message to a run is not understood, and is dropped");
-            None
-        }
-    }
+        Message::Cancel { reason } => Some(ItemBody::CancelRequested { reason }),
+        Message::Resume | Message::Terminate { .. } => None,
+    })
 }
 
-fn job_ended(end: JobEnd) -> ItemBody {
+pub(super) fn job_ended(end: JobEnd) -> ItemBody {
     let JobEnd { job, state, attempt, error, class, result, .. } = end;
     let failed = |class, text: &str| {
         let message = error.clone().unwrap_or_else(|| text.to_owned());
@@ -59,7 +61,7 @@ fn job_ended(end: JobEnd) -> ItemBody {
     ItemBody::JobEnded { job, outcome }
 }
 
-fn run_ended(end: RunEnd) -> ItemBody {
+pub(super) fn run_ended(end: RunEnd) -> ItemBody {
     let RunEnd { run, state, result, error, .. } = end;
     let failed = |class| {
         let message = error.unwrap_or_else(|| format!("the child run ended as {}", state.name()));

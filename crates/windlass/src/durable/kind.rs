@@ -4,17 +4,21 @@ use super::decision::Decision;
 use super::host::Executor;
 use super::message::Message;
 use super::start::CodeDefinition;
+use super::threads::PollThreads;
 use crate::runs::{RunKind, Turn};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{BATCH_MAX, ClaimedRun, RunState, RunStep};
+use windlass_core::store::{BATCH_MAX, ClaimedRun, InboxItem, RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
-use windlass_durable::{AnyWorkflow, Limits, OpenWork, Opening, ParentClosePolicy, Record, Run, decode_history};
+use windlass_durable::{
+    AnyWorkflow, CancelTarget, Item, ItemBody, Limits, OpenWork, Opening, ParentClosePolicy, Record, Run,
+    decode_history,
+};
 
 /// Runs whose stuck decisions are counted.
 const STUCK_COUNTS_MAX: usize = 10_000;
@@ -56,9 +60,14 @@ pub(crate) struct CodeState {
     /// The number of the first record of the segment.
     pub(super) first: u64,
     pub(super) history: Vec<Record>,
+    /// Why the history cannot be read.
+    pub(super) damage: Option<String>,
     /// The code, once it has replayed `history`.
     pub(super) run: Option<Run>,
+    /// Jobs and children that the run has cancelled and whose ends have not come.
+    cancelled: HashSet<CancelTarget>,
     pub(super) summary: String,
+    threads: Arc<PollThreads>,
 }
 
 impl CodeState {
@@ -72,6 +81,38 @@ impl CodeState {
             limits: Limits::default(),
             first: self.first,
             history,
+        }
+    }
+
+    /// Drops the code where it was polled: destructors of users may block, and need the large stack.
+    pub(super) fn drop_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.threads.drop_there(run);
+        }
+    }
+
+    /// Keeps account of jobs and children that were cancelled, when a commit has taken `items`.
+    pub(super) fn note_ends<'i>(
+        &mut self,
+        items: impl Iterator<Item = &'i Item>,
+        cancelled: impl Iterator<Item = CancelTarget>,
+    ) {
+        for item in items {
+            match &item.body {
+                ItemBody::JobEnded { job, .. } => drop(self.cancelled.remove(&CancelTarget::Job(*job))),
+                ItemBody::ChildEnded { run, .. } => drop(self.cancelled.remove(&CancelTarget::Child(*run))),
+                _ => {}
+            }
+        }
+        self.cancelled.extend(cancelled);
+    }
+}
+
+impl Drop for CodeState {
+    fn drop(&mut self) {
+        // A run that has ended has dropped its code.
+        if self.run.as_ref().is_some_and(|run| run.ended().is_none()) {
+            self.drop_run();
         }
     }
 }
@@ -100,14 +141,20 @@ impl RunKind for CodeRuns {
             input: Bytes::copy_from_slice(input),
             first: claimed.segment_from,
             history: Vec::new(),
+            damage: None,
             run: None,
+            cancelled: HashSet::new(),
             summary: String::new(),
+            threads: Arc::clone(&self.executor.threads),
         })
     }
 
     fn replay(&self, state: &mut CodeState, entries: &[Bytes]) -> Result<()> {
-        let records = decode_history(entries).map_err(|error| Error::corrupt(format!("its history: {error}")))?;
-        state.history.extend(records);
+        match decode_history(entries) {
+            Ok(records) => state.history.extend(records),
+            // A newer version may have written it: the decision makes the run stuck, to be tried again.
+            Err(error) => state.damage = Some(format!("its history: {error}")),
+        }
         Ok(())
     }
 
@@ -128,6 +175,25 @@ impl RunKind for CodeRuns {
         };
         state.summary = "terminated".to_owned();
         Ok(vec![step])
+    }
+
+    /// The end of a job or child that the state does not have: a store that failed over has lost the commit that started it, or
+    /// has another in its place.
+    fn accepts(&self, state: &CodeState, inbox: &[InboxItem]) -> bool {
+        let Some(run) = &state.run else { return true };
+        inbox.iter().all(|item| {
+            let target = match &item.item {
+                RunItem::JobEnded(end) => CancelTarget::Job(end.job),
+                RunItem::RunEnded(end) => CancelTarget::Child(end.run),
+                RunItem::ChildRefused { run, .. } => CancelTarget::Child(*run),
+                RunItem::Message { .. } => return true,
+            };
+            run.awaits(&target) || state.cancelled.contains(&target)
+        })
+    }
+
+    fn is_ready(&self) -> bool {
+        self.executor.threads.is_ready()
     }
 
     fn summarize(&self, state: &CodeState) -> String {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use windlass_core::id::RunId;
 use windlass_core::store::RunMessage;
 
@@ -40,7 +41,8 @@ pub(crate) enum Message {
 /// The fields of any message. Raw JSON cannot be read through a tagged enum.
 #[derive(Deserialize)]
 struct Fields<'m> {
-    say: &'m str,
+    #[serde(borrow)]
+    say: Cow<'m, str>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -58,7 +60,7 @@ impl Message {
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         let body = || body.unwrap_or(RawValue::NULL).to_owned();
         let missing = |field: &str| format!("a message `{say}` without `{field}`");
-        Ok(match say {
+        Ok(match say.as_ref() {
             "signal" => Self::Signal { name: name.ok_or_else(|| missing("name"))?, body: body() },
             "resolve" => Self::Resolve { token: token.ok_or_else(|| missing("token"))?, body: body() },
             "cancel" => Self::Cancel { reason: reason.unwrap_or_default() },

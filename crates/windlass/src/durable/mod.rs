@@ -12,10 +12,12 @@
 //! its stored history.
 
 mod client;
+mod commit;
 mod decision;
 mod host;
 mod item;
 mod kind;
+mod lost;
 mod message;
 mod start;
 mod step;

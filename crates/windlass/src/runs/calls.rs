@@ -6,7 +6,7 @@ use super::kinds::LoadedRun;
 use super::retry::retried;
 use bytes::Bytes;
 use std::sync::Arc;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::name::{Kind, WorkerId};
@@ -35,6 +35,15 @@ pub(super) async fn decide(mut loaded: LoadedRun, mut turn: Turn) -> Decided {
     Decided { loaded, turn, steps }
 }
 
+/// How soon an engine stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    No,
+    /// When the pending decisions that must not be dropped have ended.
+    Drain,
+    AtOnce,
+}
+
 /// The calls of one engine.
 #[derive(Clone)]
 pub(super) struct Calls {
@@ -43,6 +52,8 @@ pub(super) struct Calls {
     /// The lease of a claimed run.
     pub(super) lease_ms: u64,
     commits: Arc<CommitQueue>,
+    /// How soon the engine stops.
+    pub(super) stop: watch::Sender<Stop>,
     /// Notified when a pending decision has released a run with a wake-up: the engine's loop learns it from its next claim.
     pub(super) wake_set: Arc<Notify>,
 }
@@ -50,7 +61,7 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(store: Arc<dyn Store>, engine: WorkerId, lease_ms: u64) -> Self {
         let commits = Arc::new(CommitQueue::new(Arc::clone(&store)));
-        Self { store, engine, lease_ms, commits, wake_set: Arc::default() }
+        Self { store, engine, lease_ms, commits, stop: watch::Sender::new(Stop::No), wake_set: Arc::default() }
     }
 
     /// Claims runs of these kinds, or the one run if it is of one of them.

@@ -4,6 +4,7 @@
 //! The calls are made in a task of their own. A decision that is dropped while it waits drops its answer and nothing else.
 
 use super::retry::retried;
+use crate::repeat::{PAUSE, TRIES};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -23,9 +24,12 @@ pub(super) async fn commit_all(store: &dyn Store, commits: &[RunCommit]) -> Resu
     retried(|| store.commit_runs(commits.to_vec())).await
 }
 
+/// A commit with its answer, or the error of the whole call.
+type Answered = Result<(RunCommit, Result<RunCommitted>)>;
+
 struct Waiting {
     commit: RunCommit,
-    answer: oneshot::Sender<Result<RunCommitted>>,
+    answer: oneshot::Sender<Answered>,
 }
 
 #[derive(Default)]
@@ -46,8 +50,22 @@ impl CommitQueue {
         Self { store, queue: Mutex::default() }
     }
 
+    /// Makes a commit. It is repeated while it alone fails with a retryable error.
+    pub(super) async fn commit(this: &Arc<Self>, mut commit: RunCommit) -> Result<RunCommitted> {
+        let mut number = 1;
+        loop {
+            let answer;
+            (commit, answer) = Self::commit_once(this, commit).await?;
+            match answer {
+                Err(error) if error.is_retryable() && number < TRIES => tokio::time::sleep(PAUSE * number).await,
+                answer => return answer,
+            }
+            number += 1;
+        }
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the task ends by itself when no commit waits")]
-    pub(super) async fn commit(this: &Arc<Self>, commit: RunCommit) -> Result<RunCommitted> {
+    async fn commit_once(this: &Arc<Self>, commit: RunCommit) -> Answered {
         let (sender, answer) = oneshot::channel();
         let starts = {
             let mut queue = this.queue.lock();
@@ -71,9 +89,12 @@ impl CommitQueue {
             }
             let (commits, senders): (Vec<_>, Vec<_>) =
                 some.into_iter().map(|waiting| (waiting.commit, waiting.answer)).unzip();
+            // A decision that was dropped waits for no answer.
             match commit_all(self.store.as_ref(), &commits).await {
-                // A decision that was dropped waits for no answer.
-                Ok(answers) => senders.into_iter().zip(answers).for_each(|(sender, answer)| drop(sender.send(answer))),
+                Ok(answers) => {
+                    let answers = commits.into_iter().zip(answers);
+                    senders.into_iter().zip(answers).for_each(|(sender, answer)| drop(sender.send(Ok(answer))));
+                }
                 Err(error) => senders.into_iter().for_each(|sender| drop(sender.send(Err(error.clone())))),
             }
         }

@@ -34,6 +34,8 @@ const LEASE_MS: u64 = 10_000;
 const ENTRIES_READ: u64 = 10_000;
 /// Poll interval: the longest delay that a lost wake-up can cause.
 const POLL: Duration = Duration::from_secs(1);
+/// How long a stopping engine waits for decisions that should not be dropped.
+const DRAIN_TIME: Duration = Duration::from_secs(25);
 /// The shortest poll interval.
 const POLL_MIN: Duration = Duration::from_millis(5);
 /// How long an engine waits after the first failed call; doubled with every further one.
@@ -52,6 +54,7 @@ pub struct Engine {
     kinds: Kinds,
     cache: Cache,
     poll: Duration,
+    drain_time: Duration,
     /// `None` until a decision is not ready at its first poll.
     pending: Option<PendingDecisions>,
     /// The last error of a run that is tried again when its lease ends.
@@ -67,7 +70,16 @@ impl Engine {
         let mut kinds = Kinds::default();
         kinds.add(GraphRuns)?;
         let calls = Calls::new(store, engine, LEASE_MS);
-        Ok(Self { calls, ids, kinds, cache: Cache::default(), poll: POLL, pending: None, failed: None })
+        Ok(Self {
+            calls,
+            ids,
+            kinds,
+            cache: Cache::default(),
+            poll: POLL,
+            drain_time: DRAIN_TIME,
+            pending: None,
+            failed: None,
+        })
     }
 
     /// Serves runs of another kind, too. A kind of the same name is replaced.
@@ -113,11 +125,25 @@ impl Engine {
         self
     }
 
+    /// How long local steps of workflows that have begun may take when the engine stops; 25 seconds by default. Then they are
+    /// dropped, and another engine begins them anew.
+    #[must_use]
+    pub fn drain_time(mut self, time: Duration) -> Self {
+        self.drain_time = time;
+        self
+    }
+
     /// Advances runs until `stop` returns. A store that is unavailable is waited for.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let drain_time = self.drain_time;
+        self.run_and_drain(stop, async move { tokio::time::sleep(drain_time).await }).await;
+    }
+
+    /// The same with an end of the drain time: `at_once` is awaited when `stop` has returned.
+    pub(crate) async fn run_and_drain(mut self, stop: impl Future<Output = ()>, at_once: impl Future<Output = ()>) {
         self.run_until(stop).await;
         if let Some(pending) = self.pending {
-            pending.stop().await;
+            pending.stop(at_once).await;
         }
     }
 
@@ -274,13 +300,13 @@ impl Engine {
             match runs.remove(&lease.run).unwrap_or_else(|| Err(Error::corrupt("it is not there"))) {
                 Ok(loaded) => {
                     let turn = Turn::new(self.calls.clone(), self.ids.clone(), claimed, found.now);
-                    let arrivals = turn.shared_arrivals();
+                    let (arrivals, is_busy) = (turn.shared_arrivals(), turn.shared_busy());
                     let mut decision = Box::pin(decide(loaded, turn));
                     match futures::poll!(&mut decision) {
                         Poll::Ready(decided) => batch.add(decided),
                         Poll::Pending => {
                             let pending = self.pending.get_or_insert_with(|| PendingDecisions::new(self.calls.clone()));
-                            pending.start(PendingDecision { lease, inbox_to, arrivals, decision });
+                            pending.start(PendingDecision { lease, inbox_to, arrivals, is_busy, decision });
                         }
                     }
                 }

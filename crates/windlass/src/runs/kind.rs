@@ -1,14 +1,19 @@
 //! Kinds of runs: what an engine needs to advance the runs of one kind.
 
-use super::calls::Calls;
+use super::calls::{Calls, Stop};
+use super::retry::retried;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
-use windlass_core::id::Ids;
+use windlass_core::id::{Ids, JobId};
+use windlass_core::job::Job;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, InboxItem, RunCommit, RunRenewal, RunRenewed, RunState, RunStep, Store};
+use windlass_core::store::{
+    ClaimedRun, InboxItem, RunCommit, RunRead, RunRenewal, RunRenewed, RunState, RunStep, RunView, Store,
+};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 
@@ -77,6 +82,11 @@ pub trait RunKind: Send + Sync + 'static {
         true
     }
 
+    /// Whether the kind can decide now. Runs of a kind that cannot are left to other engines.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     /// About how much memory a state takes, in bytes.
     fn size(&self, _state: &Self::State) -> usize {
         1_024
@@ -112,6 +122,7 @@ pub struct Turn {
     claimed: ClaimedRun,
     now: Timestamp,
     arrivals: Arc<Arrivals>,
+    is_busy: Arc<AtomicBool>,
     inbox_to: u64,
     history_len: u64,
     /// Whether the run goes on after the commit that has released the lease.
@@ -128,6 +139,7 @@ impl Turn {
             claimed,
             now,
             arrivals: Arc::default(),
+            is_busy: Arc::default(),
             inbox_to,
             history_len,
             released: None,
@@ -185,12 +197,42 @@ impl Turn {
         let lease_ms = keeps_lease.then_some(self.calls.lease_ms);
         let commit = RunCommit::new(self.claimed.lease, self.history_len, step);
         let commit = RunCommit { inbox_to, inbox_taken, requires_read_messages, lease_ms, ..commit };
-        let committed = self.calls.commit_with_others(commit).await?;
+        // A stopping engine would otherwise release the run while the commit is on its way.
+        let was_busy = self.is_busy.swap(true, Ordering::SeqCst);
+        let committed = self.calls.commit_with_others(commit).await;
+        self.is_busy.store(was_busy, Ordering::SeqCst);
+        let committed = committed?;
         self.history_len = committed.history_len;
         if !keeps_lease {
             self.released = Some(goes_on);
         }
         Ok(())
+    }
+
+    /// While `busy` is true, a stopping engine waits for the decision as long as its drain time lasts, and does not drop it. For
+    /// work that should not be done twice.
+    pub fn set_busy(&mut self, busy: bool) {
+        self.is_busy.store(busy, Ordering::SeqCst);
+    }
+
+    /// The engine stops. A busy decision should release the run when its work is done, and begin no more of it.
+    pub fn is_stopping(&self) -> bool {
+        *self.calls.stop.borrow() > Stop::No
+    }
+
+    /// Reads the run from the store. A call that fails is repeated.
+    pub async fn read(&self, read: RunRead) -> Result<Option<RunView>> {
+        Ok(self.calls.read(vec![read]).await?.pop().flatten())
+    }
+
+    /// Reads jobs from the store. A call that fails is repeated.
+    pub(crate) async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<Job>>> {
+        retried(|| self.calls.store.get(ids.to_vec())).await
+    }
+
+    /// A commit has released the lease.
+    pub fn has_released(&self) -> bool {
+        self.released.is_some()
     }
 
     /// Whether [`arrivals`](Self::arrivals) would return at once.
@@ -226,6 +268,11 @@ impl Turn {
     /// Up to where the decision has read the inbox.
     pub(super) fn inbox_to(&self) -> u64 {
         self.inbox_to
+    }
+
+    /// True while the decision should not be dropped.
+    pub(super) fn shared_busy(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_busy)
     }
 
     /// Where renewals put what has arrived.

@@ -23,6 +23,7 @@ pub(super) trait AnyKind: Send + Sync {
     fn decode(&self, definition: &[u8]) -> Result<Definition>;
     fn begin(&self, run: &ClaimedRun, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>>;
     fn replays_parts(&self) -> bool;
+    fn is_ready(&self) -> bool;
 }
 
 /// The state of a run of any kind, with its kind.
@@ -53,6 +54,10 @@ impl<K: RunKind> AnyKind for Untyped<K> {
 
     fn replays_parts(&self) -> bool {
         K::REPLAYS_PARTS
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.is_ready()
     }
 
     fn begin(&self, run: &ClaimedRun, definition: Definition, input: &[u8]) -> Result<Box<dyn AnyState>> {
@@ -111,10 +116,12 @@ impl Kinds {
         Ok(())
     }
 
-    /// The names for a claim, with another one in front each time: a claim fills up with runs of the first kind.
+    /// The names for a claim, with another one in front each time: a claim fills up with runs of the first kind. Kinds that cannot
+    /// decide now are left out.
     pub(super) fn names(&mut self) -> Vec<Kind> {
         self.names.rotate_left(1);
-        self.names.clone()
+        let is_ready = |name: &&Kind| self.by_name.get(*name).is_none_or(|kind| kind.is_ready());
+        self.names.iter().filter(is_ready).cloned().collect()
     }
 
     /// Whether states of this kind can replay what another engine has added.

@@ -2,17 +2,19 @@
 //! leases of all of them are renewed together, and what a renewal returns is passed on to the decision.
 //!
 //! A lease that is lost ends its decision, because another engine makes it again. So does the stop of the engine, which releases
-//! the runs, so that other engines need not wait until the leases end.
+//! the runs, so that other engines need not wait until the leases end. Decisions that are busy with work that should not be done
+//! twice are waited for as long as the engine drains.
 
-use super::calls::{Calls, Decided};
+use super::calls::{Calls, Decided, Stop};
 use super::kind::Arrivals;
 use super::kinds::LoadedRun;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use windlass_core::job::Due;
 use windlass_core::store::{Run, RunCommit, RunLease, RunRead, RunRenewal, RunRenewed, RunStep};
@@ -28,6 +30,7 @@ pub(super) struct PendingDecision {
     pub(super) lease: RunLease,
     pub(super) inbox_to: u64,
     pub(super) arrivals: Arc<Arrivals>,
+    pub(super) is_busy: Arc<AtomicBool>,
     pub(super) decision: BoxFuture<'static, Decided>,
 }
 
@@ -38,7 +41,6 @@ pub(super) struct PendingDecisions {
     tasks: JoinSet<Result<Option<LoadedRun>>>,
     renewer: JoinSet<()>,
     leases: Arc<Mutex<Leases>>,
-    stop: watch::Sender<bool>,
 }
 
 /// The leases to renew.
@@ -54,27 +56,33 @@ struct HeldRun {
     arrivals: Arc<Arrivals>,
     /// Renewals that failed since the last one that succeeded.
     failures: u32,
-    /// Ends the decision when it is dropped.
-    _lost: oneshot::Sender<()>,
+    _cancel_on_drop: oneshot::Sender<()>,
 }
 
 impl PendingDecisions {
     pub(super) fn new(calls: Calls) -> Self {
         let (tasks, renewer) = (JoinSet::new(), JoinSet::new());
-        Self { calls, tasks, renewer, leases: Arc::default(), stop: watch::Sender::new(false) }
+        Self { calls, tasks, renewer, leases: Arc::default() }
     }
 
     /// Waits for a decision in a task, and commits it.
     pub(super) fn start(&mut self, pending: PendingDecision) {
-        let PendingDecision { lease, inbox_to, arrivals, decision } = pending;
+        let PendingDecision { lease, inbox_to, arrivals, is_busy, decision } = pending;
         let (sender, lost) = oneshot::channel();
-        self.renew(lease, HeldRun { inbox_to, arrivals, failures: 0, _lost: sender });
-        let (leases, calls, mut stop) = (Arc::clone(&self.leases), self.calls.clone(), self.stop.subscribe());
+        self.renew(lease, HeldRun { inbox_to, arrivals, failures: 0, _cancel_on_drop: sender });
+        let (leases, calls, mut stop) = (Arc::clone(&self.leases), self.calls.clone(), self.calls.stop.subscribe());
+        let stopped = async move {
+            let is_over =
+                |stop: &Stop| *stop == Stop::AtOnce || *stop == Stop::Drain && !is_busy.load(Ordering::SeqCst);
+            if stop.wait_for(is_over).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         self.tasks.spawn(async move {
             let decided = tokio::select! {
                 biased;
                 decided = decision => Some(decided),
-                _ = stop.wait_for(|stops| *stops) => None,
+                () = stopped => None,
                 // Its lease is lost, and another engine decides.
                 _ = lost => return Ok(None),
             };
@@ -132,10 +140,20 @@ impl PendingDecisions {
         (runs, result)
     }
 
-    /// Drops all decisions that are not made, and releases their runs.
-    pub(super) async fn stop(mut self) {
-        self.stop.send_replace(true);
-        let _ = self.wait().await;
+    /// Drops all decisions that are not made, and releases their runs. Busy ones are waited for until `at_once` returns.
+    pub(super) async fn stop(mut self, at_once: impl Future<Output = ()>) {
+        self.calls.stop.send_replace(Stop::Drain);
+        let calls = self.calls.clone();
+        let at_once = async {
+            at_once.await;
+            calls.stop.send_replace(Stop::AtOnce);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            _ = self.wait() => {}
+            () = at_once => {}
+        }
     }
 }
 

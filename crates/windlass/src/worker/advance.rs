@@ -1,7 +1,7 @@
 //! The engine that a worker runs beside its jobs.
 
 use super::Shared;
-use super::stop::LAST_WORDS;
+use super::stop::{Haste, LAST_WORDS, StopWatch};
 use crate::runs::Engine;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,28 +26,40 @@ pub(super) struct Code {
 pub(super) struct RunningEngine {
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
+    drain: Duration,
 }
 
 impl RunningEngine {
-    pub(super) fn start(shared: &Shared, code: Code) -> Result<Self> {
+    /// `stop` says when it has to end at once.
+    pub(super) fn start(shared: &Shared, code: Code, mut stop: StopWatch) -> Result<Self> {
         let lease = Duration::from_millis(shared.config.lease_ms).min(LEASE_MAX);
         let engine = Engine::new(Arc::clone(&shared.store))?.poll(POLL).lease(lease);
         let engine = engine.workflows_on(code.workflows, code.build, &shared.runtime)?;
-        let (stop, stopped) = oneshot::channel::<()>();
+        let (sender, stopped) = oneshot::channel::<()>();
         let (done, ended) = oneshot::channel();
         let run = async move {
-            // Told to, or nobody is left who could.
+            // The worker ends it, or is gone.
             let stopped = async move { stopped.await.unwrap_or_default() };
-            engine.run(stopped).await;
+            let (at_once, hurries) = oneshot::channel::<()>();
+            // The drain time counts from the request to drain.
+            let watch = async move {
+                while stop.changed().await < Haste::AtOnce {}
+                let _ = at_once.send(());
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = engine.run_and_drain(stopped, async { hurries.await.unwrap_or_default() }) => {}
+                () = watch => {}
+            }
             let _ = done.send(());
         };
         drop(shared.runtime.spawn(run));
-        Ok(Self { stop, ended })
+        Ok(Self { stop: sender, ended, drain: shared.config.drain })
     }
 
-    /// Lets it finish the step that it is at.
+    /// Lets it finish the step that it is at, and local steps of workflows within the drain time of the worker.
     pub(super) async fn end(self) {
         let _ = self.stop.send(());
-        let _ = tokio::time::timeout(LAST_WORDS, self.ended).await;
+        let _ = tokio::time::timeout(self.drain + LAST_WORDS, self.ended).await;
     }
 }

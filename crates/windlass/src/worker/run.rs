@@ -112,9 +112,9 @@ impl Worker {
             self.keeper_at.pace(maintenance)
         });
         let code = self.code;
-        let engine = self.advances_runs.then(|| RunningEngine::start(&shared, code));
-        let engine = engine.transpose()?;
         let (stopper, drain) = (self.stopper, shared.config.drain);
+        let engine = self.advances_runs.then(|| RunningEngine::start(&shared, code, stopper.watch(drain)));
+        let engine = engine.transpose()?;
         let (note, noted) = watch::channel(Haste::No);
         let pump = MovablePump::new(Pump::new(Arc::clone(&shared), ends).run(stopper.watch(drain), note), noted);
         let overseer = Overseer {

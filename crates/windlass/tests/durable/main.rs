@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod behaviour;
+mod blocked;
 mod edges;
+mod guards;
 mod kills;
 #[path = "../support/mod.rs"]
 mod support;

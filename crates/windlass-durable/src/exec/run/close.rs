@@ -1,12 +1,15 @@
 //! The end of a turn, of a segment and of a run.
 
 use super::Run;
-use crate::error::CallError;
+use crate::error::{CallError, cut};
 use crate::exec::state::Closing;
 use crate::exec::{CANCELS_PER_RECORD_MAX, State, lock};
 use crate::record::{Body, End, Entry, Event};
 use crate::stuck::Stuck;
 use crate::workflow::Failure;
+
+/// The most signals that go into the next segment. They stand in one commit with the end of the segment before.
+const SEGMENT_SIGNALS_MAX: usize = 9_999;
 
 impl Run {
     /// Records the cancellations of this turn, and the end when there is one.
@@ -53,9 +56,11 @@ impl State {
                 End::Failed(CallError::too_large("the result of the workflow", body.len(), bytes_max).message)
             }
             Ok(body) => End::Ok(body),
-            Err(failure) if failure.is_cancelled && self.is_late => End::TimedOut(failure.message),
-            Err(failure) if failure.is_cancelled && self.cancel_reason.is_some() => End::Cancelled(failure.message),
-            Err(failure) => End::Failed(failure.message),
+            Err(failure) if failure.is_cancelled && self.is_late => End::TimedOut(cut(failure.message)),
+            Err(failure) if failure.is_cancelled && self.cancel_reason.is_some() => {
+                End::Cancelled(cut(failure.message))
+            }
+            Err(failure) => End::Failed(cut(failure.message)),
         }
     }
 
@@ -83,7 +88,15 @@ impl State {
         let at = self.now;
         if matches!(end, End::Continued { .. }) {
             self.segment_from = self.journal.position();
-            for (name, message) in self.unread() {
+            let unread = self.unread();
+            if unread.len() > SEGMENT_SIGNALS_MAX {
+                return Err(Stuck::Misuse(format!(
+                    "continue_as_new with {} signals that were not received; at most {SEGMENT_SIGNALS_MAX} go into the next segment: \
+                     receive some of them before",
+                    unread.len()
+                )));
+            }
+            for (name, message) in unread {
                 let event = Event::Signal { name, body: message.body, id: message.id };
                 self.journal.put(Entry::Event { at, event }, is_same_message)?;
             }

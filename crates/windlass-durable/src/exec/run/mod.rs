@@ -9,7 +9,7 @@ mod turn;
 use super::context::{PollGuard, install_panic_hook};
 use super::journal::Journal;
 use super::wakers::{TaskId, TaskWaker, WakeQueue};
-use super::{BoxFuture, Host, Item, Limits, NodeId, Scope, Shared, State, lock};
+use super::{BoxFuture, CancelTarget, Host, Item, Limits, NodeId, Scope, Shared, State, lock};
 use crate::record::{End, Key, Name, OpKind, Record, SourceLine};
 use crate::stuck::Stuck;
 use crate::workflow::{AnyWorkflow, Failure, RootFuture};
@@ -109,6 +109,11 @@ impl fmt::Debug for RunProbe {
 impl Run {
     /// Replays a history. It may end in the middle of a turn: the first turn then contains the rest.
     pub fn open(opening: Opening) -> Result<Self, Stuck> {
+        Self::open_observed(opening, |_| ())
+    }
+
+    /// Like [`open`](Self::open), and hands out a probe before the code is replayed, which may take long or block.
+    pub fn open_observed(opening: Opening, observe: impl FnOnce(RunProbe)) -> Result<Self, Stuck> {
         install_panic_hook();
         let Opening { workflow, id, input, created_at, host, limits, first, history } = opening;
         let queue = Arc::new(WakeQueue::new(host.clone(), id));
@@ -128,6 +133,7 @@ impl Run {
             tasks: HashMap::new(),
             result: None,
         };
+        observe(run.probe());
         run.replay()?;
         Ok(run)
     }
@@ -145,6 +151,30 @@ impl Run {
     /// A local step is open. The lease must be renewed while it runs.
     pub fn has_steps(&self) -> bool {
         !lock(&self.shared.state).steps.open.is_empty()
+    }
+
+    /// A local step has begun and has not ended.
+    pub fn has_begun_steps(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.steps.open.values().any(|id| !state.steps.unbegun.contains(id))
+    }
+
+    /// The run waits for this job or child.
+    pub fn awaits(&self, target: &CancelTarget) -> bool {
+        let state = lock(&self.shared.state);
+        state.ops.number_of(target).is_some() || state.waited.values().any(|waited| waited == target)
+    }
+
+    /// The jobs and children that the run waits for.
+    pub fn awaited(&self) -> Vec<CancelTarget> {
+        let state = lock(&self.shared.state);
+        state.ops.targets().chain(state.waited.values().copied()).collect()
+    }
+
+    /// The run waits for timers and messages alone.
+    pub fn sleeps(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.steps.open.is_empty() && state.waited.is_empty() && state.ops.targets().next().is_none()
     }
 
     /// A local step is ready to begin or to go on: [`poll_steps`](Self::poll_steps) would make progress.
@@ -186,8 +216,12 @@ impl Run {
     pub fn pending(&self, max: usize) -> Vec<PendingOp> {
         let state = lock(&self.shared.state);
         let mut open: Vec<_> = state.ops.iter().filter(|op| op.is_open()).collect();
+        if open.len() > max {
+            open.select_nth_unstable_by_key(max, |op| op.order);
+            open.truncate(max);
+        }
         open.sort_by_key(|op| op.order);
-        let pending = open.into_iter().take(max).map(|op| PendingOp {
+        let pending = open.into_iter().map(|op| PendingOp {
             kind: op.kind,
             name: op.name.clone(),
             place: op.place.into(),
