@@ -1,19 +1,22 @@
-//! Enqueues that are sent together with those of other callers: a caller whose jobs cannot be sent, a task that panics, and
-//! damage that concerns one caller. Only this store gathers calls.
+//! Small calls that are sent together with those of other callers: enqueues, new runs and messages to runs; a caller whose jobs
+//! cannot be sent, a task that panics, and damage that concerns one caller. Only this store gathers calls.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed check is a panic")]
 
 mod support;
 
 use futures::future::join_all;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use support::hooked::HookedClock;
 use support::raw::Raw;
 use support::{block, enqueue, enqueue_one, fresh_url, get, job, job_with, virtual_clock};
 use windlass_core::Error;
+use windlass_core::id::RunId;
 use windlass_core::job::{Dedup, DedupBy, DedupMode, Due, NewJob};
-use windlass_core::name::DedupKey;
-use windlass_core::store::{EnqueueRequest, JobQueue};
+use windlass_core::name::{DedupKey, Kind};
+use windlass_core::store::{EnqueueRequest, JobQueue, NewRun, RunMessage, RunStore};
+use windlass_core::time::HANG_GUARD;
 use windlass_redis::RedisStore;
 use windlass_servers::Redis;
 
@@ -94,5 +97,49 @@ fn damage_that_concerns_the_jobs_of_one_caller_refuses_no_others_that_are_sent_w
         first.unwrap();
         assert!(matches!(bad, Err(Error::Corrupt { .. })), "{bad:?}");
         good.unwrap();
+    });
+}
+
+/// How many calls of scripts the server has had.
+fn script_calls(server: &Redis) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Awaits calls of one store together: the first is held up until all have been made. Returns their answers, and how many scripts
+/// were called.
+async fn made_together<T>(server: &Redis, clock: &HookedClock, calls: Vec<impl Future<Output = T>>) -> (Vec<T>, u64) {
+    let before = script_calls(server);
+    let (release, released) = mpsc::channel::<()>();
+    let held = AtomicBool::new(false);
+    clock.set(move || {
+        if !held.swap(true, Ordering::SeqCst) {
+            let _ = released.recv_timeout(HANG_GUARD);
+        }
+    });
+    // `join_all` polls in order, so this is polled when all calls have been made.
+    let (answers, ()) = tokio::join!(biased; join_all(calls), async { drop(release) });
+    clock.clear();
+    (answers, script_calls(server) - before)
+}
+
+#[test]
+fn runs_and_messages_of_many_callers_go_in_few_calls() {
+    let server = Redis::start().unwrap();
+    block(async {
+        let (store, clock) = HookedClock::open(&fresh_url(&server.url()), &virtual_clock());
+        enqueue(&store, vec![job()]).await;
+        let ids: Vec<RunId> = (0..40).map(|n| RunId::named(&n.to_string())).collect();
+        let new = |id: &RunId| store.create_runs(vec![NewRun::new(*id, Kind::new("code@1").unwrap())]);
+        let (answers, calls) = made_together(&server, &clock, ids.iter().map(new).collect()).await;
+        assert!(answers.into_iter().all(|answer| answer.unwrap()[0].is_ok()));
+        assert!(calls <= 3, "{calls} calls for 40 runs");
+        let send = |id: &RunId| store.send_to_runs(vec![RunMessage::new(*id, "hello")]);
+        let (answers, calls) = made_together(&server, &clock, ids.iter().map(send).collect()).await;
+        assert!(answers.into_iter().all(|answer| answer.unwrap()[0].is_ok()));
+        assert!(calls <= 3, "{calls} calls for 40 messages");
+        let unknown = store.send_to_runs(vec![RunMessage::new(RunId::named("unknown"), "hello")]).await.unwrap();
+        assert!(matches!(unknown[..], [Err(Error::NotFound { .. })]), "{unknown:?}");
     });
 }

@@ -2,11 +2,13 @@
 
 use super::RedisStore;
 use super::caller::Caller;
+use super::gather::{GATHERED, Gather};
 use crate::directory::lane_key;
 use crate::link::Call;
 use crate::record::{is_plain, new_job_fields, new_job_rest};
 use crate::reply::{Items, number, odd};
 use crate::scripts::AT;
+use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use std::collections::HashMap;
@@ -27,9 +29,6 @@ const UNDER_WAY_MAX: usize = 2;
 pub(super) const PIECE_BYTES: usize = 8 << 20;
 /// Bytes of an atomic call: a server closes the connection of a longer one.
 pub(super) const ATOMIC_BYTES_MAX: u64 = 256 << 20;
-
-/// Calls of so few jobs are gathered with those of others.
-const GATHERED: usize = 64;
 
 /// The queue, kind and labels of jobs, each told once per call.
 #[derive(Default)]
@@ -106,6 +105,20 @@ pub(super) fn add_jobs<'a>(call: &mut Call<'_>, jobs: impl IntoIterator<Item = &
     Ok(())
 }
 
+#[async_trait]
+impl Gather for Prepared {
+    type Answer = Enqueued;
+    const ITEMS: &'static str = "jobs";
+
+    async fn send(caller: &Caller, jobs: &[&Self]) -> Result<Vec<Result<Enqueued>>> {
+        enqueue_piece(caller, jobs, false).await
+    }
+
+    fn piece_of(jobs: &[&Self]) -> usize {
+        piece_of(jobs)
+    }
+}
+
 impl RedisStore {
     pub(super) async fn enqueue_jobs(&self, request: EnqueueRequest) -> Result<Vec<Result<Enqueued>>> {
         let EnqueueRequest { jobs, atomic } = request;
@@ -115,7 +128,7 @@ impl RedisStore {
             return self.refuse_all(checked).await;
         }
         if !atomic && checked.len() <= GATHERED {
-            return self.enqueue_gathered(checked).await;
+            return self.enqueues.send_sound(checked).await;
         }
         let sent: Vec<&Prepared> = checked.iter().flatten().collect();
         let bytes = sent.iter().map(|job| job.job.spec.payload.bytes.len() as u64).sum();
@@ -151,25 +164,6 @@ impl RedisStore {
         let mut answers = answers.into_iter();
         let missing = || Err(odd("an answer is missing"));
         Ok(checked.into_iter().map(|job| job.and_then(|_| answers.next().unwrap_or_else(missing))).collect())
-    }
-
-    async fn enqueue_gathered(&self, checked: Vec<Result<Prepared>>) -> Result<Vec<Result<Enqueued>>> {
-        // What is refused keeps its place.
-        let mut places: Vec<Option<Error>> = Vec::with_capacity(checked.len());
-        let mut sound = Vec::with_capacity(checked.len());
-        for job in checked {
-            match job {
-                Ok(job) => {
-                    sound.push(job);
-                    places.push(None);
-                }
-                Err(error) => places.push(Some(error)),
-            }
-        }
-        let mut answers = if sound.is_empty() { Vec::new() } else { self.enqueues.enqueue(sound).await? }.into_iter();
-        let missing = || Err(odd("an answer is missing"));
-        let answer = |refused: Option<Error>| refused.map_or_else(|| answers.next().unwrap_or_else(missing), Err);
-        Ok(places.into_iter().map(answer).collect())
     }
 
     /// An atomic call with a job that no store takes: the others are asked for, and nothing is done.

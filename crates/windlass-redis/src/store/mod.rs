@@ -28,9 +28,10 @@ use gather::Gathering;
 use std::fmt;
 use std::sync::Arc;
 use wait::{Lines, Listener};
-use windlass_core::engine::Signals;
+use windlass_core::engine::{Prepared, Signals};
 use windlass_core::name::QueueName;
 use windlass_core::random::{Random, StrongRandom};
+use windlass_core::store::{NewRun, RunMessage};
 use windlass_core::time::{Clock, Timestamp};
 use windlass_core::{Error, Result};
 
@@ -50,7 +51,9 @@ pub struct RedisStore {
     random: Arc<dyn Random>,
     /// Tells this process from all others that use the store.
     handle: String,
-    enqueues: Gathering,
+    enqueues: Gathering<Prepared>,
+    new_runs: Gathering<NewRun>,
+    run_messages: Gathering<RunMessage>,
     listener: Listener,
     lines: Lines,
 }
@@ -113,6 +116,8 @@ impl RedisStore {
         let caller = Arc::new(Caller { link, keys, scripts, clock, signals: Signals::default() });
         Self {
             enqueues: Gathering::new(Arc::clone(&caller)),
+            new_runs: Gathering::new(Arc::clone(&caller)),
+            run_messages: Gathering::new(Arc::clone(&caller)),
             caller,
             directory: Directory::default(),
             random,

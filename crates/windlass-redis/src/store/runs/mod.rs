@@ -2,37 +2,33 @@
 
 mod answers;
 mod items;
+mod send;
 mod steps;
 pub(super) mod text;
 
 use super::RedisStore;
-use super::enqueue::{Lanes, PIECE_BYTES};
+use super::gather::{GATHERED, Gather};
 use crate::record::read_result;
 use crate::reply::{Items, maybe_time, number, odd, sound, time};
 use crate::scripts::AT;
-use answers::{committed, created, removed, renewed, sent, unreadable};
+use answers::{committed, removed, renewed, unreadable};
 use async_trait::async_trait;
 use bytes::Bytes;
 use items::readable_items;
-use steps::{Told, message_flags};
+use send::{PIECE, send_steps};
+use steps::Told;
 use text::{Record, digits, label_text, published, state_letter, view};
 use windlass_core::engine::Cursor;
 use windlass_core::id::{RunId, Token};
 use windlass_core::job::State;
 use windlass_core::store::{
     ClaimedRun, ListOrder, NewRun, RUN_SCAN_MAX, RunClaim, RunCommit, RunCommitted, RunCreated, RunLease, RunList,
-    RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStep, RunStore, RunView, RunsClaimed, check_batch,
+    RunMessage, RunPage, RunRead, RunRenewal, RunRenewed, RunStore, RunView, RunsClaimed, check_batch,
 };
 use windlass_core::{Error, Result};
 
-/// Runs or commits of one script: a server does nothing else meanwhile.
-const PIECE: usize = 500;
-/// Arguments of one script, one large step excepted.
-const PIECE_ARGS: usize = 10_000;
 /// Renewals of one script, each of which may return many items.
 const PIECE_RENEWALS: usize = 100;
-/// Jobs that one script cancels, one large step excepted.
-const PIECE_CANCELS: usize = 500;
 /// What one script reads, by the weights of [`weight`].
 const READ_WEIGHT: usize = 512;
 /// Runs of a page when one is looked for.
@@ -41,66 +37,6 @@ const LOOK: u32 = 1_000;
 const ENTRY_MAX: u64 = 1 << 46;
 
 impl RedisStore {
-    /// Sends runs or commits in as few calls as can be; the script's word for each, or why it was not sent. `tell` makes the
-    /// arguments of one.
-    async fn send_steps<T>(
-        &self,
-        script: usize,
-        all: &[T],
-        step: fn(&T) -> &RunStep,
-        tell: fn(&T, &mut Lanes) -> Result<Told>,
-    ) -> Result<Vec<Result<String>>> {
-        let mut answers = Vec::with_capacity(all.len());
-        let (mut at, mut went, mut failed) = (0, false, None);
-        while at < all.len() {
-            let (mut lanes, mut told, mut checks) = (Lanes::default(), Vec::new(), Vec::new());
-            let (mut args, mut bytes, mut cancels) = (0, 0, 0);
-            // At least one goes, however large.
-            while at < all.len() && checks.len() < PIECE && args < PIECE_ARGS && bytes < PIECE_BYTES {
-                cancels += step(&all[at]).cancel.len();
-                if cancels > PIECE_CANCELS && !checks.is_empty() {
-                    break;
-                }
-                let one = tell(&all[at], &mut lanes);
-                if let Ok(one) = one {
-                    args += one.len();
-                    bytes += one.bytes;
-                    told.push(one);
-                    checks.push(Ok(()));
-                } else {
-                    checks.push(one.map(drop));
-                }
-                at += 1;
-            }
-            match self.send_piece(script, &lanes, &told).await {
-                Ok(mut words) => {
-                    went = went || !told.is_empty();
-                    answers.extend(checks.into_iter().map(|check| check.and_then(|()| words.text())));
-                }
-                Err(error) => {
-                    answers.extend(checks.into_iter().map(|check| check.and_then(|()| Err(error.clone()))));
-                    failed = failed.or(Some(error));
-                }
-            }
-        }
-        // When one piece went well, its callers must know.
-        failed.filter(|_| !went).map_or(Ok(answers), Err)
-    }
-
-    async fn send_piece(&self, script: usize, lanes: &Lanes, told: &[Told]) -> Result<Items> {
-        if told.is_empty() {
-            self.caller.signals.check_open()?;
-            return Ok(Items::none());
-        }
-        let mut call = self.caller.script(script);
-        lanes.add(&mut call);
-        call.arg_fmt(told.len());
-        for one in told {
-            one.add_to(&mut call);
-        }
-        Items::of(self.caller.run_durably(call).await?)
-    }
-
     /// The runs of a claim: id, record, lease and items of each; and their segments, if the claim asked for them.
     fn claimed_runs(items: &mut Items, token: Token, with_segments: bool) -> Vec<ClaimedRun> {
         let parts = if with_segments { 6 } else { 4 };
@@ -274,8 +210,10 @@ fn weight(read: &RunRead) -> usize {
 impl RunStore for RedisStore {
     async fn create_runs(&self, runs: Vec<NewRun>) -> Result<Vec<Result<RunCreated>>> {
         check_batch(runs.len())?;
-        let answers = self.send_steps(AT.create_runs, &runs, |run| &run.step, Told::of_run).await?;
-        Ok(answers.into_iter().zip(&runs).map(|(answer, run)| created(&answer?, run)).collect())
+        if runs.len() <= GATHERED {
+            return self.new_runs.send_sound(runs.into_iter().map(Ok).collect()).await;
+        }
+        NewRun::send(&self.caller, &runs.iter().collect::<Vec<_>>()).await
     }
 
     async fn claim_runs(&self, request: RunClaim) -> Result<RunsClaimed> {
@@ -323,37 +261,25 @@ impl RunStore for RedisStore {
 
     async fn commit_runs(&self, commits: Vec<RunCommit>) -> Result<Vec<Result<RunCommitted>>> {
         check_batch(commits.len())?;
-        let answers = self.send_steps(AT.commit_runs, &commits, |commit| &commit.step, Told::of_commit).await?;
+        let all: Vec<&RunCommit> = commits.iter().collect();
+        let answers = send_steps(&self.caller, AT.commit_runs, &all, |commit| &commit.step, Told::of_commit).await?;
         Ok(answers.into_iter().zip(&commits).map(|(answer, commit)| committed(&answer?, commit)).collect())
     }
 
     async fn send_to_runs(&self, messages: Vec<RunMessage>) -> Result<Vec<Result<()>>> {
         check_batch(messages.len())?;
-        let (checks, sound) = sound(&messages, RunMessage::check);
-        let (mut words, mut rest) = (Vec::with_capacity(sound.len()), &sound[..]);
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = |message: &&&RunMessage| {
-                bytes += message.body.len();
-                bytes <= PIECE_BYTES
-            };
-            let (piece, behind) = rest.split_at(rest.iter().take(PIECE).take_while(fits).count().max(1));
-            let mut call = self.caller.script(AT.send_to_runs);
-            call.arg_fmt(piece.len());
-            for message in piece {
-                call.arg_fmt(message.run).arg(message_flags(message, '-')).arg(&message.body);
-            }
-            let mut items = Items::of(self.caller.run_durably(call).await?)?;
-            for _ in piece {
-                words.push(items.text()?);
-            }
-            rest = behind;
+        let is_small = messages.len() <= GATHERED;
+        let checked = messages.into_iter().map(|message| message.check().map(|()| message));
+        if is_small {
+            return self.run_messages.send_sound(checked.collect()).await;
         }
-        let mut words = words.into_iter();
-        let answer = |(check, message): (Result<()>, &RunMessage)| {
-            check.and_then(|()| sent(&words.next().unwrap_or_default(), message.run))
-        };
-        Ok(checks.into_iter().zip(&messages).map(answer).collect())
+        let (mut checks, mut sound) = (Vec::new(), Vec::new());
+        for message in checked {
+            checks.push(message.map(|message| sound.push(message)));
+        }
+        let mut answers = RunMessage::send(&self.caller, &sound.iter().collect::<Vec<_>>()).await?.into_iter();
+        let missing = || Err(odd("an answer is missing"));
+        Ok(checks.into_iter().map(|check| check.and_then(|()| answers.next().unwrap_or_else(missing))).collect())
     }
 
     async fn read_runs(&self, reads: Vec<RunRead>) -> Result<Vec<Option<RunView>>> {
