@@ -1,4 +1,4 @@
--- Registers a handle that waits for the end of a job.
+-- Registers a handle that waits for the end of a job or of a run.
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; id, handle
@@ -6,8 +6,13 @@
 -- Bounds  none needed
 
 local id, handle = E.arg(), E.arg()
-local j = E.peek(id)
-if not j or j.broken or j.state == 'S' or j.state == 'F' or j.state == 'C' then return 'ended' end
+if match(id, '^r') then
+  local r = E.run(id)
+  if not r or r.broken or r.state ~= 'R' then return 'ended' end
+else
+  local j = E.peek(id)
+  if not j or j.broken or j.state == 'S' or j.state == 'F' or j.state == 'C' then return 'ended' end
+end
 local known = call('HGET', E.WATCH, id) or ''
 for other in gmatch(known, '%S+') do
   if other == handle then return 'waits' end

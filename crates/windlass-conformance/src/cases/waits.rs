@@ -1,5 +1,6 @@
 //! Waiting and closing. A wait may return early and must never sleep through what it waits for.
 
+use super::run_help::{claimed, commit, message, send, step};
 use crate::ctx::{Ctx, queue_name};
 use crate::look::{beat, on};
 use crate::runner::cases;
@@ -7,8 +8,8 @@ use std::future::Future;
 use windlass_core::Error;
 use windlass_core::job::{Due, Retry, State};
 use windlass_core::store::{
-    ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedRequest, ListRequest, LogRequest, Setting, Sweep,
-    SweepKind, WaitFor, WorkMark,
+    ChangeManyOp, ChangeOp, EnqueueRequest, FeedCursor, FeedRequest, ListRequest, LogRequest, RunMessage, RunState,
+    RunStep, Setting, Sweep, SweepKind, WaitFor, WorkMark,
 };
 use windlass_core::time::HANG_GUARD;
 
@@ -17,6 +18,9 @@ cases!("waits":
     a_wait_for_a_job_returns_when_it_is_removed,
     a_wait_for_a_job_that_has_ended_or_is_unknown_returns_at_once,
     many_may_wait_for_one_job,
+    a_wait_for_a_run_returns_when_it_ends,
+    a_wait_for_a_run_returns_when_it_is_terminated_or_removed,
+    a_wait_for_a_run_that_has_ended_or_is_unknown_returns_at_once,
     a_wait_for_work_returns_after_an_enqueue,
     work_that_came_between_claim_and_wait_is_not_slept_through,
     a_wait_for_work_returns_when_something_else_makes_work,
@@ -100,6 +104,40 @@ async fn many_may_wait_for_one_job(ctx: Ctx) {
     };
     let (waited, ()) = futures::join!(waits, work);
     assert!(waited.into_iter().all(|one| one.is_ok()));
+}
+
+async fn a_wait_for_a_run_returns_when_it_ends(ctx: Ctx) {
+    for state in [RunState::Succeeded, RunState::Failed, RunState::Cancelled, RunState::TimedOut] {
+        let run = claimed(&ctx).await;
+        let id = run.lease.run;
+        wait_while(&ctx, WaitFor::Run(id), async {
+            commit(&ctx, &run, RunStep { state, ..step(&["end"]) }).await.unwrap();
+        })
+        .await;
+        in_time(ctx.store.wait(WaitFor::Run(id))).await.unwrap();
+    }
+}
+
+async fn a_wait_for_a_run_returns_when_it_is_terminated_or_removed(ctx: Ctx) {
+    let run = claimed(&ctx).await.lease.run;
+    wait_while(&ctx, WaitFor::Run(run), async {
+        send(&ctx, RunMessage { terminates: true, ..message(run, "end") }).await.unwrap();
+    })
+    .await;
+    let run = claimed(&ctx).await;
+    let id = run.lease.run;
+    wait_while(&ctx, WaitFor::Run(id), async {
+        commit(&ctx, &run, RunStep { stuck: Some("no code".to_owned()), ..step(&[]) }).await.unwrap();
+        ctx.store.remove_runs(vec![id]).await.unwrap().remove(0).unwrap();
+    })
+    .await;
+}
+
+async fn a_wait_for_a_run_that_has_ended_or_is_unknown_returns_at_once(ctx: Ctx) {
+    let run = claimed(&ctx).await;
+    commit(&ctx, &run, RunStep { state: RunState::Failed, ..step(&["end"]) }).await.unwrap();
+    in_time(ctx.store.wait(WaitFor::Run(run.lease.run))).await.unwrap();
+    in_time(ctx.store.wait(WaitFor::Run(ctx.ids.next_run()))).await.unwrap();
 }
 
 async fn mark(ctx: &Ctx) -> WorkMark {

@@ -1,8 +1,8 @@
 //! The one way in which a job changes: its record, and everything that is a function of the records.
 
-use super::Step;
 use super::rows::{Fresh, GroupId, Lane, LaneId, Ord64, QueueId, Record, Row};
 use super::tables::Tables;
+use super::{Ended, Step};
 use crate::error::{Error, Result};
 use crate::job::{Event, FAILURES_MAX, Failure, Next, Order, State, Verb, next};
 use crate::store::{FeedEvent, MinuteMetrics, Transition};
@@ -77,7 +77,7 @@ impl<T: Tables> Step<'_, T> {
         self.note(after, verb, Some(from), Some(to))?;
         self.tables.update_job(before, after)?;
         if to.is_terminal() {
-            self.effects.ended.push(after.id);
+            self.effects.ended.push(Ended::Job(after.id));
             self.free_dedup(after)?;
             self.tell_run(after, Some(to))?;
             if after.remove_at.is_some_and(|at| at <= self.now) {
@@ -90,7 +90,7 @@ impl<T: Tables> Step<'_, T> {
     /// Removes a job and all that hangs on it.
     pub(super) fn remove(&mut self, record: &Record, verb: Verb) -> Result<()> {
         if self.is_orphan(record)? {
-            self.effects.ended.push(record.id);
+            self.effects.ended.push(Ended::Job(record.id));
             return self.tables.remove_job(record);
         }
         if !record.state().is_terminal() {
@@ -101,7 +101,7 @@ impl<T: Tables> Step<'_, T> {
         lane.jobs = lane.jobs.saturating_sub(1);
         self.note(record, verb, Some(record.state()), None)?;
         self.tables.remove_job(record)?;
-        self.effects.ended.push(record.id);
+        self.effects.ended.push(Ended::Job(record.id));
         if record.state().is_terminal() { Ok(()) } else { self.free_dedup(record) }
     }
 

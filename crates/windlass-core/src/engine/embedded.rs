@@ -5,7 +5,7 @@
     reason = "the method itself is not general enough over the step's lifetime"
 )]
 
-use super::{Prepared, PreparedCommit, PreparedRun, Signals, Step, Tables};
+use super::{Ended, Prepared, PreparedCommit, PreparedRun, Signals, Step, Tables};
 use crate::error::Result;
 use crate::id::{JobId, RunId};
 use crate::job::Job;
@@ -285,8 +285,9 @@ impl<H: Host> Store for H {
                     let job = self.read(move |step| step.get(&[id])).await?;
                     Ok(job.into_iter().flatten().any(|job| !job.state.is_terminal()))
                 };
-                signals.job_end(id, is_open).await?;
+                signals.end(Ended::Job(id), is_open).await?;
             }
+            WaitFor::Run(id) => signals.end(Ended::Run(id), self.read(move |step| step.is_open_run(id))).await?,
         }
         signals.check_open()
     }

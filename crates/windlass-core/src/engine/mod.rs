@@ -34,7 +34,7 @@ mod tables;
 mod workers;
 
 use crate::error::Result;
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::name::QueueName;
 use crate::random::Random;
 use crate::store::{FeedCursor, FeedEntry, FeedEvent};
@@ -68,10 +68,19 @@ pub struct Effects {
     pub work: Vec<QueueName>,
     /// A run may be claimed that could not be before.
     pub runs: bool,
-    /// Jobs that ended or are gone.
-    pub ended: Vec<JobId>,
+    /// Jobs and runs that ended or are gone.
+    pub ended: Vec<Ended>,
     /// The feed's end, if it moved.
     pub feed: Option<FeedCursor>,
+}
+
+/// A job or a run whose end can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ended {
+    /// A job.
+    Job(JobId),
+    /// A run.
+    Run(RunId),
 }
 
 impl Effects {

@@ -3,9 +3,9 @@
 //! A read shows what can be read of them. The first write that comes across one sets it aside: it becomes a failed job
 //! that keeps the reason, is never claimed and can only be removed.
 
-use super::Step;
 use super::rows::{Extra, GroupId, Record, Row};
 use super::tables::Tables;
+use super::{Ended, Step};
 use crate::error::{Error, Result};
 use crate::job::{Failure, FailureClass, State, Verb};
 
@@ -66,7 +66,7 @@ impl<T: Tables> Step<'_, T> {
         if orphan {
             // No queue counts it, so there is nothing that could follow.
             self.tables.update_job(&record, &after)?;
-            self.effects.ended.push(after.id);
+            self.effects.ended.push(Ended::Job(after.id));
         } else {
             self.apply(&record, &mut after, Verb::Fail)?;
         }

@@ -1,8 +1,7 @@
 //! Wake-ups within a process. They only shorten a wait: whoever waits looks again by itself.
 
-use super::Effects;
+use super::{Effects, Ended};
 use crate::error::{Error, Result};
-use crate::id::JobId;
 use crate::name::QueueName;
 use crate::store::{FeedCursor, WorkMark};
 use parking_lot::Mutex;
@@ -28,7 +27,7 @@ struct Inner {
     /// Rings that count for every queue.
     everywhere: u64,
     work: Arc<Notify>,
-    jobs: HashMap<JobId, Arc<Notify>>,
+    ends: HashMap<Ended, Arc<Notify>>,
     closed: bool,
 }
 
@@ -72,9 +71,9 @@ impl Signals {
             }
             inner.work.notify_waiters();
         }
-        if !inner.jobs.is_empty() {
+        if !inner.ends.is_empty() {
             for id in &effects.ended {
-                if let Some(waiters) = inner.jobs.remove(id) {
+                if let Some(waiters) = inner.ends.remove(id) {
                     waiters.notify_waiters();
                 }
             }
@@ -91,7 +90,7 @@ impl Signals {
         inner.clock += 1;
         inner.everywhere = inner.clock;
         inner.work.notify_waiters();
-        inner.jobs.drain().for_each(|(_, waiters)| waiters.notify_waiters());
+        inner.ends.drain().for_each(|(_, waiters)| waiters.notify_waiters());
         drop(inner);
         self.feed.send_if_modified(|last| std::mem::replace(last, feed_end.max(*last)) < feed_end);
     }
@@ -137,10 +136,10 @@ impl Signals {
         }
     }
 
-    /// Returns when the job has ended or is removed. `is_open` looks whether it still has to end; it is polled after the wait has
+    /// Returns when the job or run has ended or is removed. `is_open` looks whether it still has to end; it is polled after the wait has
     /// begun, so that an end in between is not missed.
-    pub async fn job_end(&self, id: JobId, is_open: impl Future<Output = Result<bool>>) -> Result<()> {
-        let wait = JobWait { signals: self, id, bell: self.job(id) };
+    pub async fn end(&self, id: Ended, is_open: impl Future<Output = Result<bool>>) -> Result<()> {
+        let wait = EndWait { signals: self, id, bell: self.bell_of(id) };
         let mut ring = std::pin::pin!(wait.bell.notified());
         ring.as_mut().enable();
         if is_open.await? {
@@ -149,19 +148,19 @@ impl Signals {
         Ok(())
     }
 
-    /// A promise that is kept when the job ends or goes after this call.
-    fn job(&self, id: JobId) -> Arc<Notify> {
-        Arc::clone(self.inner.lock().jobs.entry(id).or_default())
+    /// Notified when the job or run ends or goes after this call.
+    fn bell_of(&self, id: Ended) -> Arc<Notify> {
+        Arc::clone(self.inner.lock().ends.entry(id).or_default())
     }
 
-    /// Lets go of a bell, so that a job nobody waits for any more costs nothing.
-    fn forget_job(&self, id: JobId, bell: Arc<Notify>) {
+    /// Lets go of a bell, so that what nobody waits for any more costs nothing.
+    fn forget_end(&self, id: Ended, bell: Arc<Notify>) {
         let mut inner = self.inner.lock();
         // Once it has rung, the entry is that of others who came since.
-        let mine = inner.jobs.get(&id).is_some_and(|waiters| Arc::ptr_eq(waiters, &bell));
+        let mine = inner.ends.get(&id).is_some_and(|waiters| Arc::ptr_eq(waiters, &bell));
         // One count is the map's, one the caller's.
         if mine && Arc::strong_count(&bell) <= 2 {
-            inner.jobs.remove(&id);
+            inner.ends.remove(&id);
         }
         // Under the lock, or two who leave at once would take each other for one that stays.
         drop(bell);
@@ -176,15 +175,15 @@ impl Signals {
 }
 
 /// Lets go of its bell, also when the wait is given up.
-struct JobWait<'s> {
+struct EndWait<'s> {
     signals: &'s Signals,
-    id: JobId,
+    id: Ended,
     bell: Arc<Notify>,
 }
 
-impl Drop for JobWait<'_> {
+impl Drop for EndWait<'_> {
     fn drop(&mut self) {
-        self.signals.forget_job(self.id, std::mem::take(&mut self.bell));
+        self.signals.forget_end(self.id, std::mem::take(&mut self.bell));
     }
 }
 
@@ -192,6 +191,7 @@ impl Drop for JobWait<'_> {
 mod tests {
     use super::*;
     use crate::engine::{Host, Step};
+    use crate::id::JobId;
     use crate::memory::MemoryTables;
     use crate::store::{Store, StoreInfo, WaitFor};
     use crate::time::Timestamp;
@@ -251,9 +251,9 @@ mod tests {
         let mut waits: Vec<_> = (0..3).map(|_| host.wait(WaitFor::Job(ID))).collect();
         assert!(waits.iter_mut().all(|wait| !poll(pin!(wait))));
         waits.truncate(1);
-        assert_eq!(host.0.inner.lock().jobs.len(), 1, "one still waits");
+        assert_eq!(host.0.inner.lock().ends.len(), 1, "one still waits");
         waits.clear();
-        assert_eq!(host.0.inner.lock().jobs.len(), 0);
+        assert_eq!(host.0.inner.lock().ends.len(), 0);
     }
 
     #[test]
@@ -262,11 +262,11 @@ mod tests {
         let mut early = host.wait(WaitFor::Job(ID));
         assert!(!poll(pin!(&mut early)));
         host.0.announce_all(1);
-        let late = host.0.job(ID);
+        let late = host.0.bell_of(Ended::Job(ID));
         let mut ring = pin!(late.notified());
         assert!(!poll(ring.as_mut()));
         drop(early);
-        host.0.announce(&Effects { ended: vec![ID], ..Effects::default() });
+        host.0.announce(&Effects { ended: vec![Ended::Job(ID)], ..Effects::default() });
         assert!(poll(ring.as_mut()), "the end of the job is heard");
     }
 }

@@ -21,7 +21,7 @@ mod wire;
 mod workers;
 
 use crate::error::Result;
-use crate::id::JobId;
+use crate::id::{JobId, RunId};
 use crate::name::{QueueName, WorkerId};
 use crate::time::Timestamp;
 use async_trait::async_trait;
@@ -113,6 +113,8 @@ pub enum WaitFor {
     },
     /// The end or removal of a job.
     Job(JobId),
+    /// The end or removal of a run.
+    Run(RunId),
     /// A run with something to do that the claim which gave this mark had not seen.
     Runs(WorkMark),
     /// An entry of the feed after this one.

@@ -52,7 +52,8 @@ fn variants() -> Vec<(&'static str, Value)> {
         ChangeManyOp::CancelAll,
     ];
     let retries = [RetryPolicy::None, RetryPolicy::Fixed { delay_ms: 5 }, RetryPolicy::default(), RetryPolicy::ByKind];
-    let waits = [WaitFor::Job(job_id(1)), WaitFor::Runs(WorkMark(3)), WaitFor::Feed(FeedCursor(3))];
+    let waits =
+        [WaitFor::Job(job_id(1)), WaitFor::Run(run_id(1)), WaitFor::Runs(WorkMark(3)), WaitFor::Feed(FeedCursor(3))];
     let value = |value: Result<Value, _>| value.unwrap();
     vec![
         ("reason", value(serde_json::to_value(reasons))),

@@ -3,7 +3,7 @@
 -- BELLS  <queue name>\n<lane>\n<handle>/<worker>        somebody waits for this lane; `-` for a new one, `*` for any
 --        \n<kind>\n<handle>//<engine>                     somebody waits for runs of this kind
 -- IDLE   <handle>/<worker>                              the entries above of one who waits, one per line
--- WATCH  <id>                                           handles that wait for the end of a job
+-- WATCH  <id>                                           handles that wait for the end of a job or run
 --
 -- A claim that is not filled registers its worker in the very step that found nothing, so no wake-up falls in between.
 -- Whoever makes work wakes one who waits for that lane, and takes it off the list; a claim that was filled wakes the next.
@@ -49,7 +49,7 @@ function E.wake_lane(queue_name, lane_id, count)
   return woken
 end
 
--- Tells those who wait for the end of jobs.
+-- Wakes those who wait for the ends of jobs and runs.
 function E.tell_watchers(ids)
   if call('HLEN', E.WATCH) == 0 then return end
   local found, gone = E.hmget(E.WATCH, ids), {}

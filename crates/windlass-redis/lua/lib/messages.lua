@@ -22,6 +22,7 @@ end
 
 -- Tells the parent of a run, if it has one that has not ended, that the run has ended. `result` as it is kept, or `-`.
 function E.tell_end(r, result)
+  E.ended[#E.ended + 1] = r.id
   local parent = r.parent and E.run(r.parent)
   if not parent or parent.state ~= 'R' then return end
   E.deliver(parent, 'r ' .. r.id .. ' ' .. r.state .. ' ' .. E.int(now) .. '\n' .. (r.error and '+' .. r.error or '-') .. '\n' .. result)

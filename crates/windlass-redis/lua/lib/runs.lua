@@ -308,6 +308,7 @@ function E.forget_run(r)
     if r.ids then E.binned[#E.binned + 1] = 'm ' .. r.seq .. ' 0 ' .. E.int(min(r.ids, 1000)) end
   end
   E.run_cache[r.id], E.dirty_runs[r.id] = false, nil
+  E.ended[#E.ended + 1] = r.id
   E.note_run('run ' .. r.id .. ' - ' .. (r.broken and '0' or E.int(r.history)))
 end
 

@@ -7,7 +7,7 @@ use crate::reply::{Items, illegal, number, odd, one, sound, state, state_letter}
 use crate::scripts::AT;
 use bytes::Bytes;
 use std::ops::RangeInclusive;
-use windlass_core::engine::{Cursor, Effects, JobScan, question};
+use windlass_core::engine::{Cursor, Effects, Ended, JobScan, question};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::State;
 use windlass_core::name::QueueName;
@@ -118,7 +118,7 @@ impl RedisStore {
         let mut effects = Effects::default();
         for ((id, ..), answer) in asked.iter().zip(&answers) {
             if matches!(answer.as_str(), "ok -" | "ok S" | "ok F" | "ok C") {
-                effects.ended.push(*id);
+                effects.ended.push(Ended::Job(*id));
             }
         }
         self.caller.signals.announce(&effects);

@@ -8,7 +8,7 @@ use crate::reply::{Items, hex_time, maybe_time, number, odd, sound, state, text,
 use crate::scripts::AT;
 use bytes::Bytes;
 use std::sync::Arc;
-use windlass_core::engine::Effects;
+use windlass_core::engine::{Effects, Ended};
 use windlass_core::id::{JobId, Token};
 use windlass_core::job::{JobSpec, Lease, Retry, State};
 use windlass_core::name::{QueueName, WorkerId};
@@ -226,7 +226,7 @@ impl RedisStore {
                 Err(error) => Err(error),
             };
             if let Ok(Reported { state: State::Succeeded | State::Failed | State::Cancelled, .. }) = answer {
-                effects.ended.push(outcome.lease.job);
+                effects.ended.push(Ended::Job(outcome.lease.job));
             }
             answers.push(answer);
         }

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use windlass_core::Result;
-use windlass_core::engine::{Effects, Signals};
-use windlass_core::id::JobId;
+use windlass_core::engine::{Effects, Ended, Signals};
+use windlass_core::id::{JobId, RunId};
 use windlass_core::name::{QueueName, WorkerId};
 use windlass_core::store::{Feed as _, FeedCursor, FeedRequest, MaintenanceClaim, Store, StoreInfo, WaitFor};
 use windlass_core::time::Timestamp;
@@ -85,13 +85,16 @@ impl Drop for Listener {
     }
 }
 
-/// `work\n<queue>`, `runs\n` or `job\n<id>`.
+/// `work\n<queue>`, `runs\n` or `job\n<id of a job or run>`.
 fn hear(signals: &Signals, message: &[u8]) {
     let mut effects = Effects::default();
     match std::str::from_utf8(message).ok().and_then(|text| text.split_once('\n')) {
         Some(("work", queue)) => effects.work.extend(QueueName::new(queue)),
         Some(("runs", _)) => effects.runs = true,
-        Some(("job", id)) => effects.ended.extend(id.parse::<JobId>()),
+        Some(("job", id)) => {
+            let run = || id.parse::<RunId>().map(Ended::Run);
+            effects.ended.extend(id.parse::<JobId>().map(Ended::Job).or_else(|_| run()));
+        }
         // A question whether anybody is there.
         None if message == b"here" => return,
         _ => return signals.announce_all(0),
@@ -123,13 +126,18 @@ impl RedisStore {
         self.listener.start(&self.caller, channel);
     }
 
-    async fn wait_for_job(&self, id: JobId) -> Result<()> {
+    async fn wait_for_end(&self, of: Ended) -> Result<()> {
+        self.listen();
         let is_open = async {
             let mut call = self.caller.script(AT.watch);
-            call.arg_fmt(id).arg(&self.handle);
+            match of {
+                Ended::Job(job) => call.arg_fmt(job),
+                Ended::Run(run) => call.arg_fmt(run),
+            };
+            call.arg(&self.handle);
             Ok(one(self.caller.run(call).await?)? == "waits")
         };
-        self.caller.signals.job_end(id, is_open).await
+        self.caller.signals.end(of, is_open).await
     }
 
     async fn wait_for_feed(&self, cursor: FeedCursor) -> Result<()> {
@@ -173,10 +181,8 @@ impl Store for RedisStore {
                 self.listen();
                 self.caller.signals.runs(mark).await;
             }
-            WaitFor::Job(id) => {
-                self.listen();
-                self.wait_for_job(id).await?;
-            }
+            WaitFor::Job(job) => self.wait_for_end(Ended::Job(job)).await?,
+            WaitFor::Run(run) => self.wait_for_end(Ended::Run(run)).await?,
             WaitFor::Feed(cursor) => {
                 tokio::select! {
                     done = self.wait_for_feed(cursor) => done?,

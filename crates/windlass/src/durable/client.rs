@@ -7,15 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 use windlass_core::id::RunId;
-use windlass_core::store::{FeedRequest, Run, RunMessage, RunRead, RunState, RunView, WaitFor};
+use windlass_core::store::{Run, RunMessage, RunRead, RunState, RunView, Store, WaitFor};
 use windlass_core::{Error, Result};
 use windlass_durable::{PromiseToken, Running, Signal, Wf, Workflow};
 
 /// Poll interval: the longest delay that a lost wake-up can cause.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How long a caller rests after a wait that has failed.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a run ended that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,17 +138,14 @@ impl<W> RunHandle<W> {
 
     /// Waits until the run has ended, for at most `time`. `None` when it has not.
     async fn ended(&self, time: Duration) -> Result<Option<RunView>> {
-        let store = Arc::clone(self.client.store());
         let read = RunRead { result: true, ..RunRead::brief(self.id) };
         let look = async {
             loop {
-                let seen = store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
+                wait_for_end(self.client.store().as_ref(), self.id).await;
                 let view = self.view(read).await?;
                 if view.run.state.is_terminal() {
                     return Ok(view);
                 }
-                // Whatever woke it, the next read tells.
-                let _ = tokio::time::timeout(LOOK_AGAIN, store.wait(WaitFor::Feed(seen))).await;
             }
         };
         tokio::time::timeout(time, look).await.ok().transpose()
@@ -180,6 +178,14 @@ impl<W: Workflow> RunHandle<W> {
             Ok(json) => Ok(read(json)?),
             Err(failure) => Err(failure),
         }))
+    }
+}
+
+/// Waits until a run may have ended: the wait may return early, and fail.
+pub(crate) async fn wait_for_end(store: &dyn Store, run: RunId) {
+    if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, store.wait(WaitFor::Run(run))).await {
+        // The caller reads the run. That may succeed, and the next wait would fail at once.
+        tokio::time::sleep(ERROR_PAUSE).await;
     }
 }
 

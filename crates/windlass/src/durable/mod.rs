@@ -24,6 +24,7 @@ mod step;
 mod threads;
 mod untyped;
 
+pub(crate) use client::wait_for_end;
 pub use client::{RunFailure, RunHandle};
 pub use start::{ReusePolicy, Start};
 pub use untyped::{UntypedStart, kind_named, timeout_ms_of};

@@ -12,13 +12,9 @@ use windlass_core::graph::{Graph, Work, descendants, reruns};
 use windlass_core::id::{Ids, RunId};
 use windlass_core::job::Due;
 use windlass_core::random::StrongRandom;
-use windlass_core::store::{
-    FeedRequest, NewRun, RUN_NOT_ENDED, Run, RunCreated, RunMessage, RunRead, RunState, Store, WaitFor,
-};
+use windlass_core::store::{NewRun, RUN_NOT_ENDED, Run, RunCreated, RunMessage, RunRead, RunState, Store};
 use windlass_core::time::{Clock, SystemClock, Timestamp};
 use windlass_core::{Error, Result};
-
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts runs and looks after them. Cheap to clone.
 #[derive(Clone)]
@@ -270,13 +266,11 @@ impl Runs {
     pub async fn wait(&self, run: RunId, time: Duration) -> Result<Option<RunStatus>> {
         let look = async {
             loop {
-                let seen = self.store.read_feed(FeedRequest { after: None, max: 1 }).await?.next;
+                crate::durable::wait_for_end(self.store.as_ref(), run).await;
                 let status = self.wanted(run).await?;
                 if status.run.state.is_terminal() {
                     return Ok(status);
                 }
-                // Whatever it says, the next look tells.
-                let _ = tokio::time::timeout(LOOK_AGAIN, self.store.wait(WaitFor::Feed(seen))).await;
             }
         };
         tokio::time::timeout(time, look).await.ok().transpose()

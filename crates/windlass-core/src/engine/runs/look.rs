@@ -1,10 +1,10 @@
 //! Looking runs up, listing and removing them.
 
-use super::super::Step;
 use super::super::rows::{RunRow, RunValue};
 use super::super::scan::Cursor;
 use super::super::tables::Position;
 use super::super::tables::{RunWalk, Tables};
+use super::super::{Ended, Step};
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::job::State;
@@ -98,7 +98,17 @@ impl<T: Tables> Step<'_, T> {
             Err(error) => return Err(error),
         };
         self.events.push(FeedEvent::Run(RunChange { run: id, state: None, history_len }));
+        self.effects.ended.push(Ended::Run(id));
         self.tables.remove_run(id)
+    }
+
+    /// True for a run that has not ended. One that is missing or cannot be read will not end.
+    pub(in super::super) fn is_open_run(&mut self, id: RunId) -> Result<bool> {
+        match self.tables.run(id) {
+            Ok(row) => Ok(row.is_some_and(|row| !row.state.is_terminal())),
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes runs that were kept long enough.

@@ -7,10 +7,10 @@ mod inbox;
 mod look;
 mod taken;
 
-use super::Step;
 use super::enqueue::Prepared;
 use super::rows::{RunRow, RunValue};
 use super::tables::Tables;
+use super::{Ended, Step};
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::payload::Payload;
@@ -173,6 +173,7 @@ impl<T: Tables> Step<'_, T> {
 
     /// Keeps the result of a run that has ended, and delivers its end to its parent.
     fn tell_end(&mut self, row: &RunRow, result: Option<Payload>) -> Result<()> {
+        self.effects.ended.push(Ended::Run(row.id));
         if let Some(result) = &result {
             self.tables.put_run_value(row.id, RunValue::Result, Some(to_json(result)?))?;
         }
