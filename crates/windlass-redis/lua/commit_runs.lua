@@ -43,9 +43,8 @@ local function commit(c)
   local r = E.run(c.run)
   if not r then return 'missing' end
   if r.broken then return 'corrupt' end
-  local same = 'same ' .. E.int(r.history)
-  if r.token ~= c.token then return r.last == c.token and same or 'lost' end
-  if r.history ~= c.history then return r.history == c.history + c.step.history and same or 'lost' end
+  if r.token ~= c.token then return r.last == c.token and 'same ' .. E.int(r.history) or 'lost' end
+  if r.history ~= c.history then return r.history == c.history + c.step.history and 'same ' .. E.int(r.history) or 'lost' end
   if (r.state == 'E') ~= (c.step.state == 'E') then return r.state == 'E' and 'terminated' or 'going' end
   local plan, why
   -- Most inboxes have neither messages nor holes, and all of them is taken.

@@ -4,7 +4,7 @@
 -- nothing.
 
 local call, fmt, concat, floor = redis.call, string.format, table.concat, math.floor
-local sub, match, gmatch, char, byte = string.sub, string.match, string.gmatch, string.char, string.byte
+local sub, match, gmatch, char, byte, find = string.sub, string.match, string.gmatch, string.char, string.byte, string.find
 local min, max = math.min, math.max
 local KEYS, ARGV = KEYS, ARGV
 

@@ -72,6 +72,11 @@ end
 local NUMBERS = { s = 'segment', u = 'unread', h = 'holes', n = 'ids', l = 'stalls' }
 -- Reads them into `r`; false when they cannot be read.
 local function read_rare(r, words, lines)
+  -- Most runs of code have nothing else.
+  if words == ' j' and lines == '' then
+    r.job_results = true
+    return true
+  end
   for word in gmatch(words, '%S+') do
     local name, number = NUMBERS[sub(word, 1, 1)], E.upto(1e14, sub(word, 2))
     if name and number then
@@ -108,6 +113,10 @@ local function rare_text(r)
   return words, (r.parent and '\n^' .. r.parent or '') .. (r.labels and '\n#' .. r.labels or '') .. (r.error and '\n!' .. r.error or '')
 end
 
+-- Whether a token or a place, which may be `-`, has one inside.
+local function has_dash(text)
+  return text ~= '-' and find(text, '-', 1, true)
+end
 -- A run from its text; one that cannot be read is `broken`.
 local function read_run(id, text)
   local form, seq, state, history, first, following, token, expires, last, ready, wake, created, changed, finished, keep, definition, fingerprint,
@@ -128,10 +137,9 @@ local function read_run(id, text)
     wake = tonumber(wake), created = created, changed = changed, finished = tonumber(finished), keep = keep,
     definition = definition, fingerprint = fingerprint, kind = kind, engine = engine, committer = committer, name = name, stuck = stuck, summary = summary,
   }
-  local marks = r and token .. ' ' .. last .. ' ' .. ready
   -- A `-` within a number or a token is none.
   if not r or r.first > r.following or expires ~= '-' and not r.expires or wake ~= '-' and not r.wake or finished ~= '-' and not r.finished
-    or match(marks, '[%x%-]%-') or match(marks, '%-%x') or form == '2' and not read_rare(r, words, lines) then
+    or has_dash(token) or has_dash(last) or has_dash(ready) or form == '2' and not read_rare(r, words, lines) then
     return { id = id, broken = true, seq = match(text, '^[12] (%x%x%x%x%x%x%x%x%x%x%x%x) ') }
   end
   note_places(r)

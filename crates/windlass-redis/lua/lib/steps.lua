@@ -53,6 +53,7 @@ end
 
 -- Why a step cannot be made: the first of its jobs that is refused, and why; nil when all can be enqueued.
 function E.step_refusal(s)
+  if not s.jobs[1] then return nil end
   local refusals = E.refusals(s.jobs)
   for i = 1, refusals and #s.jobs or 0 do
     if refusals[i] then return 'refused ' .. i .. ' ' .. refusals[i] end

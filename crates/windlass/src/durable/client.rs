@@ -136,19 +136,26 @@ impl<W> RunHandle<W> {
         view.ok_or_else(|| Error::run_not_found(self.id))
     }
 
-    /// Waits until the run has ended, for at most `time`. `None` when it has not.
+    /// Waits until the run has ended, for at most `time`. `None` when it has not. A store that is unavailable for a while is waited
+    /// for, too.
     async fn ended(&self, time: Duration) -> Result<Option<RunView>> {
         let read = RunRead { result: true, ..RunRead::brief(self.id) };
+        let mut unavailable = None;
         let look = async {
             loop {
                 wait_for_end(self.client.store().as_ref(), self.id).await;
-                let view = self.view(read).await?;
-                if view.run.state.is_terminal() {
-                    return Ok(view);
+                match self.view(read).await {
+                    Ok(view) if view.run.state.is_terminal() => return Ok(view),
+                    Ok(_) => unavailable = None,
+                    Err(error) if error.is_retryable() => unavailable = Some(error),
+                    Err(error) => return Err(error),
                 }
             }
         };
-        tokio::time::timeout(time, look).await.ok().transpose()
+        match tokio::time::timeout(time, look).await {
+            Ok(view) => view.map(Some),
+            Err(_) => unavailable.map_or(Ok(None), Err),
+        }
     }
 
     /// Waits for the result as JSON, for at most `time`; `None` when the run has not ended by then.

@@ -1,5 +1,6 @@
 //! `windlass bench durable`.
 
+use super::durable_latency;
 use super::haul::while_running;
 use super::noop::{Noop, QUEUE};
 use super::stand::{Common, Stand, unmeasured};
@@ -50,10 +51,12 @@ enum Part {
     Calls,
     /// Three local steps
     Steps,
+    /// Three calls, 20 times a second, beside 20 jobs: from the start to the result
+    Latency,
 }
 
 #[workflow(name = "windlass-bench-calls")]
-async fn calls(wf: Wf, n: u32) -> Result<(), Error> {
+pub(super) async fn calls(wf: Wf, n: u32) -> Result<(), Error> {
     for _ in 0..CALLS {
         wf.call(Noop::new(n)).await?;
     }
@@ -74,6 +77,9 @@ impl Durable {
     }
 
     pub(super) async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
+        if self.part == Part::Latency {
+            return durable_latency::measure(&self.common, stand).await;
+        }
         let runs = self.common.jobs(5_000);
         let (mut ours, mut spending, mut p50, mut p99) = (Vec::new(), Spending::default(), Vec::new(), Vec::new());
         for _ in 0..self.common.rounds() {
@@ -131,7 +137,7 @@ impl Durable {
 async fn one(client: &Client, ends: &Ends, part: Part, n: u32) -> Result<(RunId, f64), Failure> {
     let watch = Stopwatch::start();
     let id = match part {
-        Part::Calls => client.start(calls, n).await.map(|run: RunHandle<_>| run.id())?,
+        Part::Calls | Part::Latency => client.start(calls, n).await.map(|run: RunHandle<_>| run.id())?,
         Part::Steps => client.start(steps, n).await.map(|run: RunHandle<_>| run.id())?,
     };
     let state = tokio::time::timeout(PATIENCE, ends.ended(id)).await;
@@ -144,7 +150,7 @@ async fn one(client: &Client, ends: &Ends, part: Part, n: u32) -> Result<(RunId,
 
 async fn nothing(_: Noop) {}
 
-async fn remove(stand: &Stand, ids: &[RunId]) -> Result<(), Failure> {
+pub(super) async fn remove(stand: &Stand, ids: &[RunId]) -> Result<(), Failure> {
     for ids in ids.chunks(windlass::core::store::BATCH_MAX) {
         for removed in stand.ground.store.remove_runs(ids.to_vec()).await? {
             removed?;

@@ -3,6 +3,7 @@
 mod cost;
 mod drain;
 mod durable;
+mod durable_latency;
 mod enqueue;
 mod graph;
 mod groups;
