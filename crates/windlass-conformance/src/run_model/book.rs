@@ -105,8 +105,12 @@ impl Book {
         for child in &step.runs {
             self.create_child(id, child, now);
         }
-        for job in &step.cancel {
+        let cancels = step.cancel.iter().map(|job| (job, false));
+        for (job, is_unclaimed) in cancels.chain(step.cancel_unclaimed.iter().map(|job| (job, true))) {
             let Some(note) = self.jobs.get_mut(job).filter(|note| note.run == id) else { continue };
+            if is_unclaimed && note.claimed_at.is_some() {
+                continue;
+            }
             if note.is_open() && note.state != Some(State::Active) {
                 note.state = Some(State::Cancelled);
                 let end = JobEnd {

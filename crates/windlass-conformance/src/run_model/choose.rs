@@ -79,6 +79,7 @@ impl Chooser {
             entries,
             jobs: (0..jobs).map(|_| self.job()).collect(),
             cancel: (0..self.below(4) / 2).map(|_| self.near()).collect(),
+            cancel_unclaimed: (0..self.below(6) / 4).map(|_| self.near()).collect(),
             messages: (0..self.below(6) / 4).map(|_| self.message()).collect(),
             wake_ms: (self.one_in(3)).then(|| self.below(3) * 200),
             state,

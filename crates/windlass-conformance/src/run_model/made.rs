@@ -69,6 +69,7 @@ impl Driver {
             history: (0..plan.entries).map(|_| Bytes::from(self.words("entry"))).collect(),
             jobs,
             cancel: plan.cancel.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
+            cancel_unclaimed: plan.cancel_unclaimed.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
             messages: plan.messages.iter().map(|message| self.message(*message)).collect(),
             wake: plan.wake_ms.map(Due::DelayMs),
             state: plan.state,

@@ -107,6 +107,7 @@ const WANTED: &[&str] = &[
     "woken by a sweep",
     "pruned",
     "cancelled by the step that started it",
+    "cancelled because no worker has claimed it",
     "a cap of a group",
     "a cap of a group replaced by that of a new job",
     "a cap of a group brought by a job that became ready again",

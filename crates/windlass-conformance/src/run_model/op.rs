@@ -47,6 +47,7 @@ pub(super) struct StepPlan {
     pub(super) entries: usize,
     pub(super) jobs: Vec<JobPlan>,
     pub(super) cancel: Vec<usize>,
+    pub(super) cancel_unclaimed: Vec<usize>,
     pub(super) messages: Vec<MessagePlan>,
     pub(super) wake_ms: Option<u64>,
     pub(super) state: RunState,

@@ -188,6 +188,7 @@ pub(crate) fn step() -> RunStep {
         history: vec![br#"{"started":1}"#.as_slice().into(), vec![0, 255].into()],
         jobs: vec![new_job()],
         cancel: vec![job_id(2)],
+        cancel_unclaimed: vec![job_id(3)],
         messages: vec![message()],
         wake: Some(Due::At(at(60))),
         state: RunState::Running,

@@ -115,7 +115,9 @@ impl Journal {
 
     /// The history's side of an event that was taken out.
     pub(super) fn side_of_event(&self, event: &Event) -> Side {
-        let (Event::Done { of, .. } | Event::Fired { of }) = event else {
+        let (Event::Done { of, .. } | Event::Fired { of } | Event::StartExpired { of } | Event::Expired { of, .. }) =
+            event
+        else {
             let entry = Entry::Event { at: Timestamp::default(), event: event.clone() };
             return Side::of_record(&Record::new(entry), &self.history_build);
         };

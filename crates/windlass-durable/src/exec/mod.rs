@@ -48,7 +48,7 @@ pub use turn::{CancelTarget, Chunk, Item, ItemBody, NextSegment, OpenWork, Start
 pub(crate) use cancel_tree::NodeId;
 pub(crate) use context::{CancelGuard, Ctx, ScopeGuard, StepGuard, current, panic_text};
 pub(crate) use journal::Replayed;
-pub(crate) use ops::{NewOp, Op, OpId, OpState};
+pub(crate) use ops::{NewOp, Op, OpId, OpState, TimerKind};
 pub(crate) use scope::Scope;
 pub(crate) use shared::Shared;
 pub(crate) use state::{Closing, Spawned, State, Undo};

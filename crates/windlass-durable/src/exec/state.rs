@@ -14,6 +14,7 @@ use crate::wf::Wf;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
+use windlass_core::id::JobId;
 use windlass_core::time::Timestamp;
 
 /// A compensation of a saga.
@@ -50,7 +51,11 @@ pub(crate) struct State {
     /// Children that must end before the run does, by number.
     pub(super) waited: BTreeMap<u64, CancelTarget>,
     pub(super) starts: Vec<Start>,
+    /// Jobs of this turn that are cancelled unless they were claimed, by the number of the command.
+    pub(super) unclaimed: BTreeMap<u64, JobId>,
     pub(crate) now: Timestamp,
+    /// The time of the store, as far as it is known. It may be ahead of `now` when the run catches up.
+    pub(super) clock: Timestamp,
     pub(crate) seed: u64,
     pub(crate) fault: Option<Stuck>,
     /// The reason of the first request to cancel the run.
@@ -86,6 +91,12 @@ impl State {
     /// True when the next record of the history is the command with this key.
     pub(crate) fn expects(&mut self, key: &Key) -> bool {
         matches!(self.journal.expected().map(|record| &record.entry), Some(Entry::Command(command)) if command.key == *key)
+    }
+
+    /// The time from which deadlines of calls are counted. A run that catches up after an outage must not make calls whose
+    /// deadlines have passed already.
+    pub(crate) fn call_time(&self) -> Timestamp {
+        self.now.max(self.clock)
     }
 
     /// The number of the next new record.
@@ -299,7 +310,7 @@ impl Request {
     /// What has to be cancelled outside when the command is cancelled.
     pub(crate) const fn target(self) -> Option<CancelTarget> {
         match self {
-            Self::Call { job } => Some(CancelTarget::Job(job)),
+            Self::Call { job, .. } => Some(CancelTarget::Job(job)),
             Self::Child { run, .. } => Some(CancelTarget::Child(run)),
             Self::Sleep { .. } => None,
         }

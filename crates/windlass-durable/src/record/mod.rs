@@ -128,6 +128,18 @@ pub enum Event {
         /// The number of its command.
         of: u64,
     },
+    /// The `schedule_to_start` of a call passed. The job is cancelled unless a worker has claimed it; then the call goes on.
+    StartExpired {
+        /// The number of its command.
+        of: u64,
+    },
+    /// The `schedule_to_close` of a call passed. The call has ended, and its job is cancelled.
+    Expired {
+        /// The number of its command.
+        of: u64,
+        /// The error of the call.
+        error: CallError,
+    },
     /// A local step ended. Steps have no command: this is their only record.
     Stepped {
         /// The step.
@@ -183,6 +195,8 @@ pub enum Request {
     Call {
         /// The id of the job.
         job: JobId,
+        /// Until when it has to start and to end.
+        deadlines: Deadlines,
     },
     /// A timer.
     Sleep {
@@ -196,6 +210,15 @@ pub enum Request {
         /// What becomes of the child when the parent does not wait for it any more.
         policy: ParentClosePolicy,
     },
+}
+
+/// Points in time that limit a call. `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    /// A job that no worker has claimed by then is cancelled.
+    pub start_by: Option<Timestamp>,
+    /// A call that has not ended by then ends, and its job is cancelled.
+    pub close_by: Option<Timestamp>,
 }
 
 /// What becomes of a child run when the future of the child is dropped, or when its parent ends.
@@ -322,6 +345,8 @@ fn describe_event(event: &Event) -> String {
         Event::Started { .. } => "the start".into(),
         Event::Done { of, .. } => format!("the end of command {of}"),
         Event::Fired { of } => format!("the firing of timer {of}"),
+        Event::StartExpired { of } => format!("the schedule_to_start of command {of}"),
+        Event::Expired { of, .. } => format!("the schedule_to_close of command {of}"),
         Event::Stepped { key, .. } => format!("the end of {key}"),
         Event::Signal { name, .. } => format!("the signal `{name}`"),
         Event::Resolved { token, .. } => format!("the resolution of promise {token:016x}"),

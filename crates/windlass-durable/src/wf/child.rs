@@ -2,7 +2,7 @@
 
 use super::Wf;
 use super::call::{encode, invalid};
-use super::leaf::{Leaf, NewCommand, Next};
+use super::leaf::{Leaf, NewCommand, Next, Times};
 use crate::error::{CallError, ErrorClass};
 use crate::exec::{CancelTarget, CodePlace, Ctx, Start};
 use crate::record::{Body, Key, Name, OpKind, ParentClosePolicy, Request, input_hash};
@@ -149,7 +149,7 @@ impl NewChild {
             Some(version) => format!("{}@{version}", key.name),
             None => key.name.to_string(),
         };
-        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, now| {
+        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, Times { now, .. }| {
             let kind = Kind::new(&kind).map_err(|error| invalid(&error))?;
             let run = named.unwrap_or_else(|| shared.host.run_id(shared.id, number, now));
             let input = input.into_bytes();

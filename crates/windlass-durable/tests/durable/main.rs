@@ -5,6 +5,7 @@ mod cancellation;
 mod children;
 mod codec;
 mod combinators;
+mod deadlines;
 mod deploys;
 mod depth;
 mod drops;

@@ -137,7 +137,7 @@ fn time(entry: &Entry) -> Option<Timestamp> {
 fn text(record: &Record) -> String {
     let detail = match &record.entry {
         Entry::Command(command) => match command.request {
-            Request::Call { job } => format!(", job {job}"),
+            Request::Call { job, .. } => format!(", job {job}"),
             Request::Sleep { until } => format!(" until {until}"),
             Request::Child { run, .. } => format!(", run {run}"),
             _ => String::new(),
@@ -161,6 +161,7 @@ fn event_detail(event: &Event) -> String {
         Event::Done { outcome: Err(error), .. } | Event::Stepped { outcome: Err(error), .. } => {
             format!(" with the error `{}`: {}", error.class, error.message)
         }
+        Event::Expired { error, .. } => format!(" with the error {}: {}", error.class, error.message),
         Event::Signal { body, .. } | Event::Resolved { body, .. } => format!(" with {}", short(body)),
         Event::CancelRequested { reason } => format!(": {reason}"),
         _ => String::new(),

@@ -188,9 +188,7 @@ fn split_end(chunks: &mut Vec<Chunk>) {
     let Some(end) = last.records.pop() else { return };
     let first = last.first + last.records.len() as u64;
     last.has_more = true;
-    let (records, starts, takes) = (vec![end], Vec::new(), Vec::new());
-    let (cancel_jobs, cancel_children) = (Vec::new(), Vec::new());
-    chunks.push(Chunk { first, records, starts, cancel_jobs, cancel_children, takes, has_more: false });
+    chunks.push(Chunk { first, records: vec![end], ..Chunk::default() });
 }
 
 /// What a run waits for, in short.

@@ -142,7 +142,7 @@ impl<'d> Decision<'d> {
 
     /// Opens the run if it is not in memory, and feeds items to it.
     async fn run_turn(&mut self, mut items: Vec<Item>) -> Result<Decided> {
-        let until = self.known_to;
+        let (until, now) = (self.known_to, self.now());
         if let Some(deadline) = self.state.deadline.filter(|deadline| *deadline <= until) {
             // The executor ignores it if the history has it already.
             let at = items.iter().position(|item| item.at > deadline).unwrap_or(items.len());
@@ -158,6 +158,7 @@ impl<'d> Decision<'d> {
                 (None, Some(opening)) => open(opening, &opened)?,
                 (None, None) => return Err(Stuck::Misuse("a run without its history".to_owned())),
             };
+            run.set_clock(now);
             let turn = run.turn(items, until)?;
             Ok((run, turn))
         };

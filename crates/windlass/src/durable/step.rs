@@ -18,10 +18,6 @@ pub(super) fn step_of(run: RunId, chunk: &mut Chunk) -> Result<RunStep> {
     for start in std::mem::take(&mut chunk.starts) {
         match start {
             Start::Job { job, spec, due, timeouts, .. } => {
-                if timeouts.schedule_to_start_ms.is_some() || timeouts.schedule_to_close_ms.is_some() {
-                    let what = "the workflow sets schedule_to_start or schedule_to_close, which no engine enforces yet";
-                    return Err(Error::Incompatible { what: what.to_owned() });
-                }
                 let mut spec = *spec;
                 spec.heartbeat_ms = timeouts.heartbeat_ms;
                 step.jobs.push(NewJob::new(job, spec).due(due));
@@ -31,6 +27,7 @@ pub(super) fn step_of(run: RunId, chunk: &mut Chunk) -> Result<RunStep> {
         }
     }
     step.cancel = std::mem::take(&mut chunk.cancel_jobs);
+    step.cancel_unclaimed = std::mem::take(&mut chunk.cancel_unclaimed);
     let cancel = Message::Cancel { reason: format!("its parent run {run} does not wait for it any more") };
     step.messages = chunk.cancel_children.iter().map(|child| cancel.to(*child)).collect();
     Ok(step)

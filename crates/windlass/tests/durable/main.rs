@@ -4,6 +4,7 @@
 
 mod behaviour;
 mod blocked;
+mod call_timeouts;
 mod edges;
 mod guards;
 mod kills;

@@ -186,7 +186,13 @@ impl Run {
 
     /// When the next timer fires.
     pub fn next_timer(&self) -> Option<Timestamp> {
-        lock(&self.shared.state).ops.next_timer().map(|(at, _)| at)
+        lock(&self.shared.state).ops.next_timer().map(|((at, ..), _)| at)
+    }
+
+    /// Sets the time of the store, from which the timeouts of calls are counted if the run is behind it.
+    pub fn set_clock(&mut self, now: Timestamp) {
+        let mut state = lock(&self.shared.state);
+        state.clock = state.clock.max(now);
     }
 
     /// The deadline of the run has passed, and a record says so.

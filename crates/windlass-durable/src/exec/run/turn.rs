@@ -127,9 +127,11 @@ impl Run {
     /// Fires the timers that are due at `until`, by their times.
     fn fire(&mut self, until: Timestamp) -> Result<(), Stuck> {
         while !self.has_ended() {
-            let due = lock(&self.shared.state).ops.next_timer().filter(|(at, _)| *at <= until);
-            let Some((at, of)) = due else { break };
-            self.record(at, Event::Fired { of })?;
+            let state = lock(&self.shared.state);
+            let Some((timer, id)) = state.ops.next_timer().filter(|((at, ..), _)| *at <= until) else { break };
+            let event = state.timer_event(timer, id);
+            drop(state);
+            self.record(timer.0, event)?;
         }
         Ok(())
     }
@@ -139,7 +141,8 @@ impl Run {
         let (first, records) = state.journal.take_out();
         let starts = std::mem::take(&mut state.starts);
         let cancels = std::mem::take(&mut state.cancelled);
-        let wake = state.ops.next_timer().map(|(at, _)| at);
+        let unclaimed = std::mem::take(&mut state.unclaimed);
+        let wake = state.ops.next_timer().map(|((at, ..), _)| at);
         let ended = state.ended.clone();
         let next = match (&ended, state.closing.as_ref().and_then(|closing| closing.next_input.as_ref())) {
             (Some(End::Continued { kind, .. }), Some(input)) => {
@@ -147,6 +150,6 @@ impl Run {
             }
             _ => None,
         };
-        Turn { first, records, starts, cancels, takes, wake, ended, next }
+        Turn { first, records, starts, cancels, unclaimed, takes, wake, ended, next }
     }
 }

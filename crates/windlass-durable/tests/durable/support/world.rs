@@ -18,6 +18,9 @@ pub(crate) struct JobStarted {
     pub(crate) start: Start,
 }
 
+/// The kind of jobs that no worker claims.
+pub(crate) const NEVER_CLAIMED: &str = "never claimed";
+
 /// After how many milliseconds a job ends, and how.
 pub(crate) type Activity = Arc<dyn Fn(&JobStarted) -> (i64, Outcome) + Send + Sync>;
 
@@ -285,6 +288,15 @@ impl World {
             self.tape.push(item);
         }
         chunk.starts.into_iter().for_each(|start| self.start(start));
+        for job in chunk.cancel_unclaimed {
+            let job_of = |started: &&JobStarted| matches!(&started.start, Start::Job { job: id, .. } if *id == job);
+            let started = self.started.iter().find(job_of).unwrap();
+            if started.key.name == NEVER_CLAIMED {
+                let key = self.due.remove(&job.to_string()).unwrap();
+                self.schedule.remove(&key);
+                self.at(self.now, ItemBody::JobEnded { job, outcome: Err(CallError::cancelled()) });
+            }
+        }
         let jobs = chunk.cancel_jobs.iter().map(JobId::to_string);
         for id in jobs.chain(chunk.cancel_children.iter().map(RunId::to_string)) {
             self.cancelled_outside += 1;
@@ -299,7 +311,7 @@ impl World {
         let (key, request) = (command.key.clone(), command.request);
         match &start {
             Start::Job { job, spec, .. } => {
-                assert_eq!(request, Request::Call { job: *job });
+                assert!(matches!(request, Request::Call { job: id, .. } if id == *job));
                 let input = Body::from_json(&spec.payload.bytes).unwrap();
                 let job = *job;
                 let started = JobStarted { key, input, start };
