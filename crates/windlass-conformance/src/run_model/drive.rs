@@ -192,6 +192,8 @@ impl Driver {
         }
         let answers = self.store(by).create_runs(runs).await.unwrap();
         seen.extend(should.iter().map(|should| format!("Create {should:?}")));
+        let shown = |word| if word == Word::Signalled { Word::Existing } else { word };
+        let should: Vec<Word> = should.into_iter().map(shown).collect();
         let is = |answer| match answer {
             Ok(RunCreated::Existing) => Word::Existing,
             Ok(RunCreated::Restarted) => Word::Restarted,

@@ -35,6 +35,7 @@ const SEQUENCES: u64 = 240;
 const WANTED: &[&str] = &[
     "Create Ok",
     "Create Existing",
+    "Create Signalled",
     "Create Taken",
     "Create Invalid",
     "Create Restarted",

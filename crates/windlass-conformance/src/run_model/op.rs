@@ -101,6 +101,8 @@ pub(super) struct RunPlan {
     pub(super) nonce: Option<u64>,
     pub(super) labels: Option<usize>,
     pub(super) job_results: bool,
+    /// Ids of messages.
+    pub(super) messages: Vec<u64>,
     pub(super) step: StepPlan,
 }
 
@@ -149,6 +151,7 @@ pub(super) enum EndPlan {
     /// `None` for a failure that is not retried.
     Fail {
         retry_ms: Option<u64>,
+        detail: bool,
     },
     Release {
         started: bool,

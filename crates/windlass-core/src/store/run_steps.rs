@@ -177,6 +177,9 @@ fn check_child(child: &NewRun, run: RunId) -> Result<()> {
     if !child.step.runs.is_empty() {
         return Err(Error::invalid("runs", "the first step of a run that a step creates creates none itself"));
     }
+    if !child.messages.is_empty() {
+        return Err(Error::invalid("messages", "a run that a step creates has none; give it an input"));
+    }
     if child.step.messages.iter().any(|message| message.terminates && message.run == run) {
         return Err(Error::invalid(
             "terminates",

@@ -91,7 +91,8 @@ pub(crate) fn new_job() -> NewJob {
 }
 
 pub(crate) fn failure() -> Failure {
-    Failure { class: FailureClass::Panic, message: "no route".to_owned(), attempt: 1, at: at(2) }
+    let detail = Some(serde_json::json!({ "code": 5 }));
+    Failure { attempt: 1, at: at(2), detail, ..Failure::new(FailureClass::Panic, "no route") }
 }
 
 pub(crate) fn job() -> Job {

@@ -1,7 +1,7 @@
 //! The history of a run: first replayed, then extended.
 
 use super::CodePlace;
-use crate::record::{Command, Entry, Event, Key, Name, Record, Request, SourceLine};
+use crate::record::{Command, End, Entry, Event, Key, Name, Record, Request, SourceLine};
 use crate::stuck::{Side, Stuck};
 use std::collections::HashSet;
 use windlass_core::time::Timestamp;
@@ -93,6 +93,17 @@ impl Journal {
         let at = self.cursor;
         self.advance();
         Some(std::mem::replace(&mut self.replay[at], Record::new(Entry::Cancel(Vec::new()))))
+    }
+
+    /// The end of the segment, if the history goes on with it, apart from copies of messages, and the code was started again.
+    pub(super) fn retried_end(&mut self) -> Option<End> {
+        self.expected()?;
+        let rest = self.replay.get(self.cursor..).unwrap_or_default();
+        let is_copy = |record: &&Record| matches!(&record.entry, Entry::Event { event: Event::Signal { .. }, .. });
+        match &rest.iter().find(|record| !is_copy(record))?.entry {
+            Entry::End { end: end @ End::Retried { .. }, .. } => Some(end.clone()),
+            _ => None,
+        }
     }
 
     /// Frees the replayed records.

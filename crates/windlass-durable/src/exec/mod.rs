@@ -42,7 +42,7 @@ mod turn;
 mod wakers;
 
 pub use host::{Host, Limits, NoHost, derived_job_id, derived_run_id};
-pub use run::{Opening, PendingOp, Run, RunProbe};
+pub use run::{Opening, PendingOp, Run, RunOptions, RunProbe};
 pub use turn::{CancelTarget, Chunk, Item, ItemBody, NextSegment, OpenWork, Start, Timeouts, Turn};
 
 pub(crate) use cancel_tree::NodeId;

@@ -9,6 +9,7 @@ use super::wakers::TaskId;
 use super::{BoxFuture, CancelTarget, CodePlace, NewOp, NodeId, Op, OpId, OpState, Scope, Start};
 use crate::error::CallError;
 use crate::record::{Body, Command, End, Entry, Key, Name, OpKind, Outcome, ParentClosePolicy, Request};
+use crate::retry::RunRetry;
 use crate::stuck::Stuck;
 use crate::wf::Wf;
 use std::collections::{BTreeMap, HashMap};
@@ -57,6 +58,11 @@ pub(crate) struct State {
     /// The time of the store, as far as it is known. It may be ahead of `now` when the run catches up.
     pub(super) clock: Timestamp,
     pub(crate) seed: u64,
+    /// Attempts of the code before this segment that failed.
+    pub(crate) failed_attempts: u32,
+    pub(super) retry: RunRetry,
+    /// When the code of this attempt starts, if it is not the first one.
+    pub(super) retry_at: Option<Timestamp>,
     pub(crate) fault: Option<Stuck>,
     /// The reason of the first request to cancel the run.
     pub(super) cancel_reason: Option<String>,

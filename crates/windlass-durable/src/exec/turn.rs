@@ -2,6 +2,7 @@
 
 use crate::error::CallError;
 use crate::record::{Body, End, Entry, Event, Key, Name, Outcome, ParentClosePolicy, Record, SourceLine};
+use crate::retry::RunRetry;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use windlass_core::id::{JobId, RunId};
@@ -126,6 +127,8 @@ pub enum Start {
         policy: ParentClosePolicy,
         /// The deadline of the child, counted from its creation, in milliseconds.
         timeout_ms: Option<u64>,
+        /// How often its code is started again when it fails.
+        retry: RunRetry,
     },
 }
 
@@ -171,6 +174,8 @@ pub struct NextSegment {
     pub input: Bytes,
     /// The number of the first record that belongs to its history: the `segment_from` of the run.
     pub from: u64,
+    /// When its code starts, if that is not at once.
+    pub starts_at: Option<Timestamp>,
 }
 
 /// One commit.

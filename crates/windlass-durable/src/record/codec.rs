@@ -10,12 +10,12 @@
 //! | `r` | type of record |
 //! | `b` | build, where it changes |
 //! | `t` | time in ms since 1970, on events and ends |
-//! | `s`, `n`, `u`, `i` | scope, name, user key and count of the key |
+//! | `s`, `n`, `u`, `i` | scope, name, user key and count of the key; `i` of `retried`: the number of the next attempt |
 //! | `h` | hash of the input |
 //! | `p` | place in the source |
 //! | `of` | number of the command that an event concerns |
 //! | `id` | job id, run id, or id of a message |
-//! | `at` | when a timer fires, in ms since 1970 |
+//! | `at` | when a timer fires or the next attempt starts, in ms since 1970 |
 //! | `sb`, `cb` | until when a call has to start and to close, in ms since 1970 |
 //! | `x` | seed or token, 16 hexadecimal digits |
 //! | `c` | class of an error; absent: success |
@@ -161,7 +161,9 @@ fn opaque_body(entry: &Entry) -> Option<Cow<'_, RawValue>> {
         },
         Entry::End { end, .. } => match end {
             End::Ok(body) => Some(Cow::Borrowed(body.raw())),
-            End::Failed(message) | End::Cancelled(message) | End::TimedOut(message) => made(message),
+            End::Failed(message) | End::Cancelled(message) | End::TimedOut(message) | End::Retried { message, .. } => {
+                made(message)
+            }
             End::Continued { .. } => None,
         },
         Entry::Command(_) | Entry::Cancel(_) | Entry::Patch(_) => None,
@@ -207,8 +209,10 @@ fn fill<'a>(wire: &mut Wire<'a>, entry: &'a Entry) {
         Entry::End { at, end } => {
             wire.t = Some(at.as_ms());
             wire.r = end.name().into();
-            if let End::Continued { kind, hash } = end {
-                (wire.n, wire.h) = (Cow::Borrowed(kind.as_ref()), *hash);
+            match end {
+                End::Continued { kind, hash } => (wire.n, wire.h) = (Cow::Borrowed(kind.as_ref()), *hash),
+                End::Retried { attempt, at, .. } => (wire.i, wire.at) = (*attempt, Some(at.as_ms())),
+                End::Ok(_) | End::Failed(_) | End::Cancelled(_) | End::TimedOut(_) => {}
             }
         }
     }
@@ -291,6 +295,10 @@ fn read(wire: &Wire<'_>) -> Result<Entry, String> {
         "failed" => end(End::Failed(message(wire)?))?,
         "cancelled" => end(End::Cancelled(message(wire)?))?,
         "timed_out" => end(End::TimedOut(message(wire)?))?,
+        "retried" => {
+            let at = Timestamp::from_ms(required(wire.at, "at")?);
+            end(End::Retried { message: message(wire)?, attempt: wire.i, at })?
+        }
         "continued" => end(End::Continued { kind: owned(&wire.n), hash: wire.h })?,
         _ => Entry::Event { event: read_event(wire)?, at: time(wire)? },
     })

@@ -249,6 +249,15 @@ pub enum End {
     Cancelled(String),
     /// The workflow returned `Cancelled` after the deadline of the run had passed.
     TimedOut(String),
+    /// The workflow returned an error, and its code is started again as a new segment with the same input.
+    Retried {
+        /// The error.
+        message: String,
+        /// The number of the next attempt; the first one is 1.
+        attempt: u32,
+        /// When it starts.
+        at: Timestamp,
+    },
     /// The workflow continued as a new segment. The input of that segment is not part of the history.
     Continued {
         /// The kind of the next segment, `name@version`.
@@ -266,6 +275,7 @@ impl End {
             Self::Failed(_) => "failed",
             Self::Cancelled(_) => "cancelled",
             Self::TimedOut(_) => "timed_out",
+            Self::Retried { .. } => "retried",
             Self::Continued { .. } => "continued",
         }
     }
@@ -288,7 +298,7 @@ pub enum Entry {
     Cancel(Vec<u64>),
     /// The code took the new branch of `patched`.
     Patch(Key),
-    /// The end of the run or of the segment. After [`End::Continued`] the next segment follows in the same history.
+    /// The end of the run or of the segment. After [`End::Continued`] and [`End::Retried`] the next segment follows in the same history.
     End {
         /// When it was decided.
         at: Timestamp,

@@ -160,11 +160,13 @@ impl<T> Call<T> {
         self.timeouts(|timeouts| timeouts.schedule_to_close_ms = Some(ms))
     }
 
-    /// Sets how long an attempt may go without a heartbeat.
+    /// Sets how long an attempt may go without a heartbeat or a report of progress by its handler. Its worker then ends the attempt
+    /// like one that takes longer than its timeout.
     #[track_caller]
     pub fn heartbeat(self, time: impl Span) -> Self {
         let ms = time.to_ms();
-        self.timeouts(|timeouts| timeouts.heartbeat_ms = Some(ms))
+        let this = self.options(|options| options.heartbeat(Duration::from_millis(ms)));
+        this.timeouts(|timeouts| timeouts.heartbeat_ms = Some(ms))
     }
 
     /// Gives the call an identity of its own, in place of its position among the calls of its kind.

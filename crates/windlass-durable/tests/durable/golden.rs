@@ -8,10 +8,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
 use windlass_durable::{
-    AnyWorkflow, CallError, ErrorClass, ItemBody, ParentClosePolicy, PromiseToken, Run, Wf, decode_history, join,
-    select,
+    AnyWorkflow, CallError, ErrorClass, ItemBody, ParentClosePolicy, PromiseToken, Run, RunRetry, Wf, decode_history,
+    join, select,
 };
 
 /// Uses every type of command and event.
@@ -55,6 +56,24 @@ async fn times_out(wf: Wf) -> JsonResult {
     let message =
         |ended: Result<serde_json::Value, CallError>| ended.map_err(|error| (error.class.name(), error.message));
     Ok(json!([ok?, message(unclaimed).unwrap_err(), message(late).unwrap_err()]))
+}
+
+/// Fails once, with a message that it has not received.
+fn retried_world() -> World {
+    let mut world = World::new(
+        wf(|wf| async move {
+            wf.sleep("10ms").await?;
+            match wf.attempt() {
+                1 => Err("no luck \"x\"".into()),
+                attempt => Ok(json!([attempt, wf.recv::<Ping>().await?.0, wf.recv::<Ping>().await?.0])),
+            }
+        }),
+        &json!(null),
+    );
+    world.retry = RunRetry { attempts: Some(2), policy: Some(RetryPolicy::Fixed { delay_ms: 1_000 }) };
+    world.signal(5, &Ping(1));
+    world.signal(500, &Ping(2));
+    world
 }
 
 fn timeouts_world() -> World {
@@ -106,7 +125,7 @@ fn cases() -> Vec<(&'static str, Arc<dyn AnyWorkflow>, World)> {
     let worlds =
         [("ok", ok), ("cancelled", cancelled), ("timed_out", late), ("failed", failed), ("continued", continued)]
             .into_iter()
-            .chain([("call_timeouts", timeouts_world())]);
+            .chain([("call_timeouts", timeouts_world()), ("retried", retried_world())]);
     let run = |(name, mut world): (&'static str, World)| {
         assert!(matches!(world.go(), State::Ended(_)), "{name}\n{}", world.print());
         (name, world.workflow.clone(), world)
@@ -162,6 +181,7 @@ fn golden_histories_decode_and_replay() {
         "ok",
         "patch",
         "resolved",
+        "retried",
         "signal",
         "sleep",
         "start_expired",

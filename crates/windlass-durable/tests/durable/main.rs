@@ -14,6 +14,7 @@ mod golden;
 mod limits;
 mod misuse;
 mod property;
+mod retries;
 mod runtime;
 mod segments;
 mod signals;

@@ -148,6 +148,9 @@ fn text(record: &Record) -> String {
         Entry::End { end: End::Failed(error) | End::Cancelled(error) | End::TimedOut(error), .. } => {
             format!(", {error}")
         }
+        Entry::End { end: End::Retried { message, attempt, at }, .. } => {
+            format!(", attempt {attempt} at {at}: {message}")
+        }
         _ => String::new(),
     };
     record.describe() + &detail

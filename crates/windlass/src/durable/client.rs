@@ -183,7 +183,7 @@ impl<W: Workflow> RunHandle<W> {
     }
 }
 
-fn raw<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<Box<RawValue>> {
+pub(super) fn raw<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<Box<RawValue>> {
     to_raw_value(value).map_err(|error| Error::invalid(field, error.to_string()))
 }
 

@@ -1,14 +1,14 @@
 //! Ends, deadlines and terminations that come at unusual moments.
 
-use super::{Charge, support, worker};
+use super::{support, worker};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::Client;
 use windlass::core::job::State;
 use windlass::core::store::{Filter, ListOrder, ListRequest, RunState, Store};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, ReusePolicy, RunHandle, Signal, Wf, select, workflow};
-use windlass::{Client, Worker};
 
 #[derive(Debug, Serialize, Deserialize, Signal)]
 struct Stop {}

@@ -8,6 +8,8 @@ mod call_timeouts;
 mod edges;
 mod guards;
 mod kills;
+mod large_values;
+mod starts;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;

@@ -7,7 +7,7 @@ use windlass_core::id::{JobId, RunId};
 use windlass_core::time::Timestamp;
 use windlass_durable::{
     AnyWorkflow, Body, CallError, Chunk, End, Entry, Event, Host, Item, ItemBody, Key, Limits, NextSegment, NoHost,
-    Opening, Outcome, Record, Request, Run, Signal, Start, Stuck, Turn,
+    Opening, Outcome, Record, Request, Run, RunOptions, RunRetry, Signal, Start, Stuck, Turn,
 };
 
 /// A job that was started.
@@ -67,6 +67,7 @@ pub(crate) struct World {
     pub(crate) others: HashMap<String, Arc<dyn AnyWorkflow>>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) limits: Limits,
+    pub(crate) retry: RunRetry,
     pub(crate) id: RunId,
     /// All records of all segments.
     pub(crate) history: Vec<Record>,
@@ -107,6 +108,7 @@ impl World {
             others: HashMap::new(),
             host: Arc::new(NoHost { build: "b1".into() }),
             limits: Limits::default(),
+            retry: RunRetry::default(),
             id: RunId::from_parts(0, 1),
             history: Vec::new(),
             segments: vec![segment],
@@ -199,7 +201,7 @@ impl World {
 
     pub(crate) fn ended(&self) -> Option<End> {
         match &self.history.last()?.entry {
-            Entry::End { end, .. } if !matches!(end, End::Continued { .. }) => Some(end.clone()),
+            Entry::End { end, .. } if !matches!(end, End::Continued { .. } | End::Retried { .. }) => Some(end.clone()),
             _ => None,
         }
     }
@@ -208,7 +210,8 @@ impl World {
     pub(crate) fn step(&mut self) -> Result<bool, Stuck> {
         let now = Timestamp::from_ms(self.now);
         if self.run.is_none() {
-            let mut run = Run::open(self.opening())?;
+            let options = RunOptions { retry: self.retry.clone(), ..RunOptions::default() };
+            let mut run = Run::open_with(self.opening(), options, |_| ())?;
             // The start, or what the history lacks of its last turn.
             let turn = run.turn(Vec::new(), now)?;
             self.run = Some(run);

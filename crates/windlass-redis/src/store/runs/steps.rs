@@ -148,7 +148,15 @@ impl Told {
         self.add(keep_and_rare(run)?);
         self.add(&run.definition[..]);
         self.add(&run.input[..]);
-        self.add_step(&run.step, lanes)
+        self.add_step(&run.step, lanes)?;
+        if !run.messages.is_empty() {
+            self.add(run.messages.len().to_string());
+            for message in &run.messages {
+                self.add(message_flags(message, '-'));
+                self.add(message.body.as_str());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn of_commit(commit: &RunCommit, lanes: &mut Lanes) -> Result<Self> {
@@ -173,7 +181,8 @@ fn keep_and_rare(run: &NewRun) -> Result<String> {
         RunReuse::IfEnded => "a",
         RunReuse::IfNotSucceeded => "s",
     };
-    let letters = format!("{reuse}{}", if run.job_results { "j" } else { "" });
+    let results = if run.job_results { "j" } else { "" };
+    let letters = format!("{reuse}{results}{}", if run.messages.is_empty() { "" } else { "m" });
     if letters.is_empty() && run.parent.is_none() && run.labels.is_empty() {
         return Ok(keep.to_string());
     }
