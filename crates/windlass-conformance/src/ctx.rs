@@ -265,6 +265,5 @@ pub(crate) fn complete() -> OutcomeKind {
 }
 
 pub(crate) fn fail(message: &str, retry: Retry) -> OutcomeKind {
-    let (class, at) = (FailureClass::Error, Timestamp::from_ms(0));
-    OutcomeKind::Fail { failure: Failure { class, message: message.to_owned(), attempt: 0, at }, retry }
+    OutcomeKind::Fail { failure: Failure::new(FailureClass::Error, message), retry }
 }

@@ -132,6 +132,6 @@ pub(crate) fn outcome(job: &ClaimedJob) -> Result<OutcomeKind> {
         return Ok(OutcomeKind::Complete { result: None, outputs: BTreeMap::new() });
     }
     let (class, at) = (FailureClass::Error, Timestamp::default());
-    let failure = Failure { class, message: "as it was asked to".to_owned(), attempt: 0, at };
+    let failure = Failure { at, ..Failure::new(class, "as it was asked to") };
     Ok(OutcomeKind::Fail { failure, retry: Retry::AfterMs(0) })
 }

@@ -28,6 +28,7 @@ pub mod combine;
 pub mod error;
 pub mod exec;
 pub mod record;
+mod retry;
 mod span;
 mod stuck;
 pub mod wf;
@@ -37,12 +38,14 @@ pub use combine::{JoinAll, JoinSet, join_all, join_all_keyed};
 pub use error::{BoxError, CallError, Cancelled, ERROR_BYTES_MAX, Error, ErrorClass};
 pub use exec::{
     BoxFuture, CANCELS_PER_RECORD_MAX, CancelTarget, Chunk, Host, Item, ItemBody, Limits, NextSegment, NoHost,
-    OpenWork, Opening, POLLS_MAX, PendingOp, Run, RunProbe, Start, Timeouts, Turn, derived_job_id, derived_run_id,
+    OpenWork, Opening, POLLS_MAX, PendingOp, Run, RunOptions, RunProbe, Start, Timeouts, Turn, derived_job_id,
+    derived_run_id,
 };
 pub use record::{
-    Body, Command, DecodeError, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
-    SourceLine, decode_history,
+    Body, Command, Deadlines, DecodeError, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record,
+    Request, SourceLine, decode_history,
 };
+pub use retry::{RUN_ATTEMPTS_MAX, RunRetry};
 pub use span::Span;
 pub use stuck::{Side, Stuck};
 pub use wf::{Call, CancelHandle, Child, Promise, PromiseToken, Recv, Saga, Scoped, Signals, Sleep, Step, Wf};

@@ -26,6 +26,7 @@ use syn::{Attribute, Data, DeriveInput, Expr, ItemFn, Lit, LitStr, Type, parse_m
 /// | `output = T` | what its handler returns | `()` |
 /// | `attempts = n`, `stalls = n`, `priority = n` | numbers | 3, 1, 0 |
 /// | `timeout = "30s"` | how long an attempt may take: `ms`, `s`, `m`, `h` | none |
+/// | `heartbeat = "30s"` | how long an attempt may go without a heartbeat or progress | none |
 /// | `group = expr`, `unique = expr`, `id = expr` | made of `self`; anything that can be displayed | none |
 /// | `retry = expr` | a `RetryPolicy` | exponential |
 /// | `lifo` | heads its priority | |
@@ -189,9 +190,10 @@ impl Said {
                 self.queue = Some(queue);
             }
             "output" => self.output = meta.value()?.parse()?,
-            "timeout" => {
+            "timeout" | "heartbeat" => {
                 let ms = milliseconds(&meta.value()?.parse()?)?;
-                self.calls.push(quote! { .timeout(::std::time::Duration::from_millis(#ms)) });
+                let call = syn::Ident::new(&key, proc_macro2::Span::call_site());
+                self.calls.push(quote! { .#call(::std::time::Duration::from_millis(#ms)) });
             }
             "attempts" | "stalls" | "priority" | "retry" => {
                 let value: Expr = meta.value()?.parse()?;
@@ -223,8 +225,21 @@ impl Said {
     }
 }
 
-const KEYS: [&str; 12] =
-    ["kind", "queue", "output", "attempts", "stalls", "priority", "timeout", "retry", "group", "unique", "id", "lifo"];
+const KEYS: [&str; 13] = [
+    "kind",
+    "queue",
+    "output",
+    "attempts",
+    "stalls",
+    "priority",
+    "timeout",
+    "heartbeat",
+    "retry",
+    "group",
+    "unique",
+    "id",
+    "lifo",
+];
 
 fn is_zero(value: &Expr) -> bool {
     let Expr::Lit(literal) = value else { return false };

@@ -5,16 +5,28 @@
 --         how many
 -- Answers of each its record or nothing, `1` when it cannot be read, definition, input, entries up to the first that is missing,
 --         published values, and result
--- Bounds  one round per run; its entries
+-- Bounds  one round per run; its entries, 16 MiB of each run, one entry excepted
 
--- The entries of a history, from one on.
+-- The same as RUN_READ_BYTES_MAX of the contract; and the entries that are read first, before it is known how large they are.
+local BYTES_MAX, FIRST = 16777216, 64
+
+-- The entries of a history, from one on; a few at a time, because they may be large.
 local function entries_of(r, from, most)
-  local names = {}
-  for n = from, min(from + most, r.history) - 1 do names[#names + 1] = E.numbered(r, n) end
-  local entries = {}
-  for i, entry in ipairs(E.hmget(E.HISTORY, names)) do
-    if not entry then break end
-    entries[i] = entry
+  local entries, bytes, at, slice = {}, 0, from, FIRST
+  local upto = min(from + most, r.history)
+  -- ends because: every round reads at least one entry
+  while at < upto do
+    local names = {}
+    for n = at, min(at + slice, upto) - 1 do names[#names + 1] = E.numbered(r, n) end
+    for _, entry in ipairs(E.hmget(E.HISTORY, names)) do
+      if not entry then return entries end
+      bytes = bytes + #entry
+      -- compares numbers
+      if bytes > BYTES_MAX and #entries > 0 then return entries end
+      entries[#entries + 1] = entry
+    end
+    at = at + #names
+    slice = max(floor((BYTES_MAX - bytes) / (bytes / #entries + 1)), 1)
   end
   return entries
 end

@@ -408,6 +408,31 @@ pub(crate) fn unescape(line: &str) -> String {
     text
 }
 
+/// The message of a failure, as it is kept. A detail follows behind `\ `, which [`escape`] never writes and older versions read as a space.
+pub(crate) fn message_text(failure: &Failure) -> String {
+    let mut text = escape(&failure.message);
+    if let Some(detail) = &failure.detail {
+        text.push_str("\\ ");
+        text.push_str(&escape(&detail.to_string()));
+    }
+    text
+}
+
+/// The message of a failure and its detail. A detail that cannot be read is left out: it must not hide the failure.
+pub(crate) fn read_message(stored: &str) -> (String, Option<serde_json::Value>) {
+    let mut escaped = false;
+    for (at, c) in stored.char_indices() {
+        match (c, escaped) {
+            (' ', true) => {
+                let detail = stored.get(at + 1..).and_then(|text| serde_json::from_str(&unescape(text)).ok());
+                return (unescape(&stored[..at - 1]), detail);
+            }
+            (_, is_second) => escaped = c == '\\' && !is_second,
+        }
+    }
+    (unescape(stored), None)
+}
+
 const CLASSES: [(FailureClass, &str); 6] = [
     (FailureClass::Error, "error"),
     (FailureClass::Panic, "panic"),
@@ -431,7 +456,8 @@ pub(crate) fn failures(stored: Option<&Bytes>) -> Vec<Failure> {
         let mut parts = line.splitn(4, ' ');
         let class = parts.next().and_then(class_of)?;
         let (attempt, at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        Some(Failure { class, message: unescape(parts.next()?), attempt, at: Timestamp::from_ms(at) })
+        let (message, detail) = read_message(parts.next()?);
+        Some(Failure { class, message, attempt, at: Timestamp::from_ms(at), detail })
     };
     let stored = stored.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
     stored.lines().filter_map(failure).collect()

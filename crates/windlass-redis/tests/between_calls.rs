@@ -21,7 +21,7 @@ use windlass_servers::Redis;
 
 async fn fail_all(store: &RedisStore, at: Timestamp) {
     for claimed in claim(store, "w", 9).await {
-        let failure = Failure { class: FailureClass::Error, message: "no".to_owned(), attempt: 0, at };
+        let failure = Failure { class: FailureClass::Error, message: "no".to_owned(), attempt: 0, at, detail: None };
         let fail = OutcomeKind::Fail { failure, retry: Retry::Never };
         report_as(store, "w", claimed.lease, fail).await.unwrap();
     }

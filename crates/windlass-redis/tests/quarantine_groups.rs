@@ -36,7 +36,13 @@ async fn assert_set_aside(store: &RedisStore, raw: &Raw, id: JobId, what: &str) 
 #[test]
 fn a_grouped_job_whose_record_cannot_be_read_is_set_aside_when_it_is_to_be_ready() {
     let server = Redis::start().unwrap();
-    let failure = Failure { class: FailureClass::Error, message: "x".into(), attempt: 1, at: Timestamp::from_ms(0) };
+    let failure = Failure {
+        class: FailureClass::Error,
+        message: "x".into(),
+        attempt: 1,
+        at: Timestamp::from_ms(0),
+        detail: None,
+    };
     let again = OutcomeKind::Fail { failure, retry: Retry::AfterMs(60_000) };
     for (op, outcome) in [
         (ChangeOp::Promote, again.clone()),

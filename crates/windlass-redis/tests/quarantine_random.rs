@@ -187,7 +187,7 @@ async fn apply(raw: &Raw, damage: &Damage, keys: &[&str]) -> Vec<Vec<u8>> {
 
 fn failed(retry: Retry) -> OutcomeKind {
     let (class, at) = (FailureClass::Error, Timestamp::from_ms(0));
-    OutcomeKind::Fail { failure: Failure { class, message: "no".to_owned(), attempt: 0, at }, retry }
+    OutcomeKind::Fail { failure: Failure { class, message: "no".to_owned(), attempt: 0, at, detail: None }, retry }
 }
 
 /// Some of everything that can be stored.

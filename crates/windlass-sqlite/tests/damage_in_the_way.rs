@@ -192,6 +192,7 @@ fn a_damaged_job_is_set_aside_by_a_change_to_all_and_the_others_are_changed() {
             message: "no".to_owned(),
             attempt: 0,
             at: Timestamp::from_ms(0),
+            detail: None,
         },
         retry: Retry::Never,
     };

@@ -146,6 +146,13 @@ impl Ctx {
         self.active.set_progress(Progress { percent: percent.min(100), message });
     }
 
+    /// Says that the handler is alive, for jobs with a heartbeat timeout ([`Options::heartbeat`](crate::Options::heartbeat)):
+    /// an attempt that reports neither this nor [`progress`](Self::progress) for so long ends as timed out. It costs nothing
+    /// and stores nothing.
+    pub fn heartbeat(&self) {
+        self.active.beat();
+    }
+
     /// Adds a line to the job's log, or several when it holds line ends. It is passed on within a second, and in any case
     /// before the job ends.
     ///

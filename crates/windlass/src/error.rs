@@ -41,6 +41,7 @@ pub struct JobError {
     class: FailureClass,
     /// It was told to stop and did.
     of_stop: bool,
+    detail: Option<serde_json::Value>,
 }
 
 impl JobError {
@@ -61,14 +62,26 @@ impl JobError {
         self
     }
 
+    /// The same with a value for code that reads the failure, such as a workflow: it is kept with the job and arrives in
+    /// `CallError::detail`. At most 16 KiB of JSON; a larger value is left out, and the message says so.
+    #[must_use]
+    pub fn detail(mut self, value: impl serde::Serialize) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value) => self.detail = Some(value),
+            Err(error) => self.message.push_str(&format!(" (its detail cannot be encoded as JSON: {error})")),
+        }
+        self
+    }
+
     /// The same failure once more: a batch fails each of its jobs.
     pub(crate) fn again(&self) -> Self {
-        Self { message: self.message.clone(), then: self.then, class: self.class, of_stop: self.of_stop }
+        let (message, detail) = (self.message.clone(), self.detail.clone());
+        Self { message, then: self.then, class: self.class, of_stop: self.of_stop, detail }
     }
 
     /// A failure that is not the handler's own word: a panic, a timeout.
     pub(crate) fn classed(class: FailureClass, message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), then: Then::Policy, class, of_stop: false }
+        Self { message: message.to_string(), then: Then::Policy, class, of_stop: false, detail: None }
     }
 
     /// That of a handler which has ended because it was told to: it is as if it had been dropped.
@@ -91,6 +104,11 @@ impl JobError {
     /// How the store files it.
     pub(crate) fn class(&self) -> FailureClass {
         self.class
+    }
+
+    /// The value that was attached to it.
+    pub fn detail_value(&self) -> Option<&serde_json::Value> {
+        self.detail.as_ref()
     }
 
     /// What it means for the job.
@@ -128,6 +146,11 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for JobError {
         }
         Self::new(message)
     }
+}
+
+/// The detail of a failure in place of a result that the store refused because of its size.
+pub(crate) fn too_large_detail() -> serde_json::Value {
+    serde_json::json!({ "windlass": "result_too_large" })
 }
 
 /// What a panic said.

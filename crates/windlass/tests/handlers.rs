@@ -264,3 +264,40 @@ async fn what_is_said_of_no_handler_is_refused() {
         assert!(error.contains(words), "{words}: {error}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_a_heartbeat_if_one_of_its_jobs_has_one() {
+    let (store, client) = memory();
+    async fn together(items: Vec<Item<Task>>) -> Result<Vec<Result<u32, JobError>>, JobError> {
+        let beats = items.iter().any(|item| item.job.n == 1);
+        for _ in 0..4 {
+            if beats {
+                items[0].ctx.heartbeat();
+            }
+            tokio::time::sleep(Duration::from_secs(6)).await; // sleeps because: the clock is paused
+        }
+        Ok(items.iter().map(|item| Ok(item.job.n)).collect())
+    }
+    let worker = Running::start(Worker::builder(store).without_runs().handle_batch(4, together));
+    let options = || Options::new().heartbeat(Duration::from_secs(10)).attempts(1);
+    for n in [0, 1] {
+        let ticket = client.enqueue_with(Task { n }, options()).await.unwrap();
+        let waited = ticket.wait(LONG).await.unwrap();
+        assert_eq!(matches!(waited, Waited::Succeeded(1)), n == 1, "{waited:?}");
+    }
+    worker.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_keeps_its_detail() {
+    let (store, client) = memory();
+    async fn fails(job: Task) -> Result<u32, JobError> {
+        Err(JobError::fatal("declined").detail(serde_json::json!({ "code": job.n })))
+    }
+    let worker = Running::start(Worker::builder(store).handle(fails));
+    let Waited::Failed(Some(failure)) = client.enqueue(Task { n: 5 }).await.unwrap().wait(LONG).await.unwrap() else {
+        panic!("it fails")
+    };
+    assert_eq!((failure.message.as_str(), failure.detail), ("declined", Some(serde_json::json!({ "code": 5 }))));
+    worker.drain().await;
+}

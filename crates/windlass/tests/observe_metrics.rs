@@ -89,7 +89,7 @@ fn worker() -> WorkerId {
 }
 
 fn fail(job: &ClaimedJob, class: FailureClass, retry: Retry) -> Outcome {
-    let failure = Failure { class, message: "no".to_owned(), attempt: 0, at: Timestamp::from_ms(0) };
+    let failure = Failure { class, message: "no".to_owned(), attempt: 0, at: Timestamp::from_ms(0), detail: None };
     Outcome { lease: job.lease, kind: OutcomeKind::Fail { failure, retry } }
 }
 

@@ -71,6 +71,39 @@ async fn an_attempt_that_takes_too_long_ends_and_leaves_the_others_alone() {
     worker.drain().await;
 }
 
+/// Tells of each attempt; the number says how it behaves.
+async fn silent(job: Task, ctx: Ctx, begun: State<mpsc::UnboundedSender<u32>>) -> Result<u32, JobError> {
+    begun.send(ctx.attempt()).unwrap();
+    for beat in 0..10 {
+        match job.n {
+            0 => {}
+            1 => ctx.heartbeat(),
+            _ => ctx.progress(beat, "on its way"),
+        }
+        tokio::time::sleep(Duration::from_secs(6)).await; // sleeps because: the clock is paused
+    }
+    Ok(job.n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_heartbeats_ends_and_is_tried_again() {
+    let (store, client) = memory();
+    let (begun, mut attempts) = mpsc::unbounded_channel::<u32>();
+    let worker = Running::start(Worker::builder(store).without_runs().state(begun).handle(silent));
+    let options = || Options::new().heartbeat(Duration::from_secs(10)).attempts(2);
+    let run = async |n| client.enqueue_with(Task { n }, options()).await.unwrap().wait(LONG).await.unwrap();
+    let Waited::Failed(Some(failure)) = run(0).await else { panic!("it is silent") };
+    assert_eq!((failure.class, failure.attempt), (FailureClass::Timeout, 2));
+    assert_eq!(failure.message, "no heartbeat and no progress for 10000 ms");
+    assert_eq!(run(1).await, Waited::Succeeded(1));
+    assert_eq!(run(2).await, Waited::Succeeded(2), "progress is a heartbeat");
+    let of_others = client.enqueue_with(Task { n: 0 }, Options::new()).await.unwrap();
+    assert_eq!(of_others.wait(LONG).await.unwrap(), Waited::Succeeded(0), "without the option silence is no failure");
+    worker.drain().await;
+    let attempts: Vec<u32> = std::iter::from_fn(|| attempts.try_recv().ok()).collect();
+    assert_eq!(attempts, [1, 2, 1, 1, 1]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_job_is_told_and_ends_as_cancelled() {
     let (store, client) = memory();

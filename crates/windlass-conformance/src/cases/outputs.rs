@@ -1,12 +1,13 @@
 //! Result, outputs and progress of a job.
 
+use super::run_help::{awake, claim_by_id, commit, create, job_of};
 use crate::ctx::{Ctx, complete};
 use crate::runner::cases;
 use std::collections::BTreeMap;
 use windlass_core::Error;
-use windlass_core::job::{Due, Lease, RESULT_BYTES_MAX, Retry, State};
+use windlass_core::job::{Due, FAILURE_DETAIL_BYTES_MAX, Failure, FailureClass, Lease, RESULT_BYTES_MAX, Retry, State};
 use windlass_core::payload::Payload;
-use windlass_core::store::{ChangeOp, OutcomeKind};
+use windlass_core::store::{ChangeOp, OutcomeKind, RunItem, RunStep};
 
 cases!("outputs":
     result_and_outputs_come_back,
@@ -20,6 +21,9 @@ cases!("outputs":
     a_cancelled_job_keeps_no_result,
     a_failed_attempt_keeps_no_result_and_its_progress,
     a_new_life_forgets_the_old_result,
+    a_failure_keeps_its_detail,
+    a_detail_that_is_too_large_is_left_out,
+    the_detail_of_the_last_failure_reaches_the_run,
 );
 
 async fn leased(ctx: &Ctx) -> Lease {
@@ -146,4 +150,53 @@ async fn a_new_life_forgets_the_old_result(ctx: Ctx) {
     ctx.work_one("w", "q").await;
     let job = ctx.get(lease.job).await.unwrap();
     assert_eq!((job.state, job.result, job.outputs.len()), (State::Succeeded, None, 0));
+}
+
+fn detailed(message: &str, detail: serde_json::Value, retry: Retry) -> OutcomeKind {
+    let failure = Failure { detail: Some(detail), ..Failure::new(FailureClass::Error, message) };
+    OutcomeKind::Fail { failure, retry }
+}
+
+async fn a_failure_keeps_its_detail(ctx: Ctx) {
+    let lease = leased(&ctx).await;
+    let odd = serde_json::json!({ "code": 5, "ünï \\ \n \"": ["\\", "\\ ", "\u{1}", null, 1.5] });
+    let message = "no \\ {\"a\": 1} \\\\ \n";
+    ctx.report("w", lease, detailed(message, odd.clone(), Retry::AfterMs(0))).await.unwrap();
+    let lease = ctx.claim_one("w", "q").await.lease;
+    ctx.report("w", lease, crate::ctx::fail("plain \\ [1]", Retry::Never)).await.unwrap();
+    let failures = ctx.get(lease.job).await.unwrap().failures;
+    let found: Vec<_> = failures.iter().map(|failure| (failure.message.as_str(), failure.detail.as_ref())).collect();
+    assert_eq!(found, [(message, Some(&odd)), ("plain \\ [1]", None)]);
+}
+
+async fn a_detail_that_is_too_large_is_left_out(ctx: Ctx) {
+    let text = |bytes: usize| serde_json::Value::String("x".repeat(bytes - 2));
+    let lease = leased(&ctx).await;
+    let (most, more) = (text(FAILURE_DETAIL_BYTES_MAX), text(FAILURE_DETAIL_BYTES_MAX + 1));
+    ctx.report("w", lease, detailed("a", more, Retry::AfterMs(0))).await.unwrap();
+    let lease = ctx.claim_one("w", "q").await.lease;
+    ctx.report("w", lease, detailed("b", most.clone(), Retry::Never)).await.unwrap();
+    let failures = ctx.get(lease.job).await.unwrap().failures;
+    assert_eq!((&failures[0].detail, &failures[1].detail), (&None, &Some(most)));
+    assert!(failures[0].message.starts_with("a (its detail of 16385 bytes was left out"), "{}", failures[0].message);
+    assert_eq!(failures[1].message, "b");
+}
+
+async fn the_detail_of_the_last_failure_reaches_the_run(ctx: Ctx) {
+    let run = awake(&ctx);
+    let id = run.id;
+    create(&ctx, run).await.unwrap();
+    let held = claim_by_id(&ctx, id).await.unwrap();
+    let jobs = vec![job_of(&ctx, id), job_of(&ctx, id)];
+    commit(&ctx, &held, RunStep { jobs, ..RunStep::nothing() }).await.unwrap();
+    let jobs = ctx.claim("w", "q", 2).await;
+    let detail = serde_json::json!({ "code": [5, "\\ \n"] });
+    ctx.report("w", jobs[0].lease, detailed("a \n b", detail.clone(), Retry::Never)).await.unwrap();
+    ctx.report("w", jobs[1].lease, crate::ctx::fail("c", Retry::Never)).await.unwrap();
+    let claimed = claim_by_id(&ctx, id).await.unwrap();
+    let ends = claimed.inbox.iter().map(|item| match &item.item {
+        RunItem::JobEnded(end) => (end.error.as_deref(), end.detail.clone()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [(Some("a \n b"), Some(detail)), (Some("c"), None)]);
 }

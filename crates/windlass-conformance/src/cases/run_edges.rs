@@ -5,6 +5,7 @@ use super::run_help::{
     read, send, step,
 };
 use crate::ctx::{Ctx, worker_id};
+use crate::look::{on_in, release};
 use crate::runner::cases;
 use windlass_core::Error;
 use windlass_core::id::{JobId, RunId};
@@ -32,6 +33,7 @@ cases!("run_edges":
     a_run_created_again_under_its_id_has_another_number,
     a_step_cancels_the_jobs_that_it_starts,
     a_first_step_cancels_the_jobs_that_it_starts,
+    a_step_cancels_jobs_that_no_worker_has_claimed,
     a_commit_cancels_jobs_that_an_earlier_commit_of_the_same_call_starts,
     names_and_texts_come_back_as_they_were,
 );
@@ -337,6 +339,33 @@ async fn a_step_cancels_the_jobs_that_it_starts(ctx: Ctx) {
     let claimed = claim_run(&ctx).await;
     commit(&ctx, &claimed, RunStep { jobs, cancel: ids.clone(), ..step(&["a"]) }).await.unwrap();
     check_cancelled(&ctx, &ids).await;
+}
+
+async fn a_step_cancels_jobs_that_no_worker_has_claimed(ctx: Ctx) {
+    let id = begun(&ctx, 4).await;
+    let held = ctx.claim("w", "q", 3).await;
+    let (active, returned, done) = (held[0].lease, held[1].lease, held[2].lease);
+    let left = ctx.ids_where(on_in("q", State::Ready)).await;
+    ctx.report("w", returned, release(true)).await.unwrap();
+    ctx.complete("w", done).await.unwrap();
+    let jobs = new_jobs(&ctx, id);
+    let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let stranger = ctx.enqueue(ctx.job("other", "work")).await.id();
+    ids.extend([active.job, returned.job, done.job, stranger, ctx.ids.next()]);
+    ids.extend(left);
+    let claimed = claim_run(&ctx).await;
+    let commit_step = RunStep { jobs, cancel_unclaimed: ids.clone(), ..step(&["a"]) };
+    commit(&ctx, &claimed, commit_step).await.unwrap();
+    assert!(!ctx.get(active.job).await.unwrap().cancel_requested, "it was claimed");
+    assert_eq!(ctx.state(active.job).await, State::Active);
+    assert_eq!(ctx.state(returned.job).await, State::Ready, "it was claimed once");
+    assert_eq!(ctx.state(done.job).await, State::Succeeded);
+    assert_eq!(ctx.state(stranger).await, State::Ready);
+    let ended = inbox_jobs(&claim_run(&ctx).await);
+    assert_eq!(ended.len(), 7, "six new jobs, and the one that was left: {ended:?}");
+    for job in ended {
+        assert_eq!((ctx.state(job).await, ctx.get(job).await.unwrap().claimed_at), (State::Cancelled, None));
+    }
 }
 
 async fn a_first_step_cancels_the_jobs_that_it_starts(ctx: Ctx) {

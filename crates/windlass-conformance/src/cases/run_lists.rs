@@ -7,14 +7,15 @@ use windlass_core::Error;
 use windlass_core::id::RunId;
 use windlass_core::job::Due;
 use windlass_core::store::{
-    BATCH_MAX, FeedCursor, FeedEvent, FeedRequest, INBOX_ITEMS_MAX, ListOrder, NewRun, RUN_ENTRY_BYTES_MAX, RunList,
-    RunRead, RunState, RunStep,
+    BATCH_MAX, FeedCursor, FeedEvent, FeedRequest, INBOX_ITEMS_MAX, ListOrder, NewRun, RUN_ENTRY_BYTES_MAX,
+    RUN_READ_BYTES_MAX, RunList, RunRead, RunState, RunStep,
 };
 
 cases!("run_lists":
     runs_are_listed_by_age_and_state,
     a_listing_is_paged_and_its_cursor_is_checked,
     history_is_read_in_parts,
+    a_large_history_is_read_in_several_reads,
     the_feed_tells_of_runs,
     a_removed_run_leaves_nothing,
     a_long_inbox_is_handed_out_in_parts,
@@ -101,6 +102,31 @@ async fn history_is_read_in_parts(ctx: Ctx) {
     assert_eq!(histories[5], run.step.history[1_000..2_200]);
     let too_many = ctx.store.read_runs(vec![part(0, u32::MAX)]).await;
     assert!(matches!(too_many, Err(Error::Limit { .. })), "{too_many:?}");
+}
+
+async fn a_large_history_is_read_in_several_reads(ctx: Ctx) {
+    let mut run = new_run(&ctx, "large");
+    run.step.wake = Some(Due::Now);
+    ctx.store.create_runs(vec![run.clone()]).await.unwrap().remove(0).unwrap();
+    let (large, small) = ("x".repeat(RUN_READ_BYTES_MAX / 5), "y");
+    for n in 0..6 {
+        let claimed = claim_run(&ctx).await;
+        let history = vec![format!("{n}{large}").into(), small.into()];
+        let next = RunStep { history, wake: Some(Due::Now), ..RunStep::nothing() };
+        commit(&ctx, &claimed, next).await.unwrap();
+    }
+    let part = |history_from| RunRead { history_from, history_max: 1_000, ..RunRead::brief(run.id) };
+    let (mut parts, mut from) = (Vec::new(), 0);
+    while from < 13 {
+        let view = ctx.store.read_runs(vec![part(from)]).await.unwrap().remove(0).unwrap();
+        let bytes: usize = view.history.iter().map(bytes::Bytes::len).sum();
+        assert!(bytes <= RUN_READ_BYTES_MAX && !view.history.is_empty(), "{bytes} bytes");
+        from += view.history.len() as u64;
+        parts.push(view.history.len());
+    }
+    assert_eq!(parts, [9, 4], "the first entry, and pairs of large and small ones");
+    let view = ctx.store.read_runs(vec![part(9)]).await.unwrap().remove(0).unwrap();
+    assert!(view.history[0].starts_with(b"4xx"), "{:?}", &view.history[0][..9]);
 }
 
 async fn the_feed_tells_of_runs(ctx: Ctx) {

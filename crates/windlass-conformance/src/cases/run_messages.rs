@@ -1,13 +1,13 @@
 //! Messages to runs: their ids, how many an inbox holds, and messages to runs that are stuck or have ended.
 
 use super::run_help::{
-    awake, claim_by_id, claimed, commit, commit_of, create, graph, job_of, message, refused_message, send, step, texts,
-    views,
+    awake, claim_by_id, claim_runs, claimed, commit, commit_of, create, graph, job_of, message, refused_message, send,
+    step, texts, views,
 };
 use crate::ctx::Ctx;
 use crate::runner::cases;
 use windlass_core::Error;
-use windlass_core::id::RunId;
+use windlass_core::id::{RunId, Token};
 use windlass_core::job::Due;
 use windlass_core::store::{
     MESSAGE_IDS_KEPT, NewRun, RunCommit, RunCreated, RunItem, RunMessage, RunReuse, RunState, RunStep,
@@ -25,6 +25,13 @@ cases!("run_messages":
     a_message_that_cannot_be_meant_is_refused,
     messages_to_runs_that_are_missing_or_have_ended_are_refused,
     unread_messages_are_counted,
+    a_run_is_created_with_messages,
+    a_creation_with_messages_signals_a_run_that_goes_on,
+    a_repeated_creation_delivers_its_messages_once,
+    two_creations_with_messages_make_one_run,
+    an_ended_run_starts_again_with_messages,
+    messages_of_a_creation_that_cannot_be_meant_are_refused,
+    a_full_inbox_refuses_a_creation_with_messages,
 );
 
 fn with_id(run: RunId, id: &str, body: &str) -> RunMessage {
@@ -231,4 +238,130 @@ async fn unread_messages_are_counted(ctx: Ctx) {
     let held = claim_by_id(&ctx, run.id).await.unwrap();
     commit(&ctx, &held, RunStep { state: RunState::Failed, ..step(&["end"]) }).await.unwrap();
     assert_eq!(unread().await, 0);
+}
+
+/// A start of a run, unlike every other, with these messages, whose ids are their texts.
+fn signalled(ctx: &Ctx, run: RunId, nonce: u64, texts: &[&str]) -> NewRun {
+    let messages = texts.iter().map(|text| with_id(run, text, text)).collect();
+    NewRun { id: run, nonce: Some(Token::from_bits(nonce)), messages, ..awake(ctx) }
+}
+
+async fn a_run_is_created_with_messages(ctx: Ctx) {
+    let run = signalled(&ctx, ctx.ids.next_run(), 1, &["a", "b"]);
+    assert_eq!(create(&ctx, run.clone()).await, Ok(RunCreated::Created));
+    let view = views(&ctx, &[run.id]).await.remove(0).unwrap().run;
+    assert_eq!((view.inbox_len, view.unread_messages, view.state), (2, 2, RunState::Running));
+    // Also one that nothing else wakes.
+    let quiet = NewRun { step: step(&["begun"]), ..signalled(&ctx, ctx.ids.next_run(), 1, &["c"]) };
+    assert_eq!(create(&ctx, quiet.clone()).await, Ok(RunCreated::Created));
+    let claimed = claim_runs(&ctx, 10).await;
+    let inboxes: Vec<_> = claimed.iter().map(|claimed| texts(&claimed.inbox)).collect();
+    assert_eq!(inboxes, [vec!["a", "b"], vec!["c"]]);
+    send(&ctx, with_id(run.id, "a", "again")).await.unwrap();
+    assert_eq!(views(&ctx, &[run.id]).await.remove(0).unwrap().run.inbox_len, 2, "its ids are kept");
+}
+
+async fn a_creation_with_messages_signals_a_run_that_goes_on(ctx: Ctx) {
+    let run = new_one(&ctx).await;
+    let before = views(&ctx, &[run]).await.remove(0).unwrap();
+    let other = NewRun { kind: graph(), input: "another".into(), ..signalled(&ctx, run, 7, &["a"]) };
+    assert_eq!(create(&ctx, other).await, Ok(RunCreated::Existing));
+    let after = views(&ctx, &[run]).await.remove(0).unwrap();
+    assert_eq!((&after.input, &after.history), (&before.input, &before.history), "the run is the one that was there");
+    assert_eq!(take(&ctx, run).await, ["a"]);
+    // Without messages, the id is taken.
+    let taken = create(&ctx, signalled(&ctx, run, 8, &[])).await;
+    assert!(matches!(taken, Err(Error::RunTaken { .. })), "{taken:?}");
+    // A stuck one keeps them.
+    let held = claim_by_id(&ctx, run).await.unwrap();
+    commit(&ctx, &held, RunStep { stuck: Some("no code".into()), ..step(&["stuck"]) }).await.unwrap();
+    assert_eq!(create(&ctx, signalled(&ctx, run, 9, &["b"])).await, Ok(RunCreated::Existing));
+    let stuck = views(&ctx, &[run]).await.remove(0).unwrap().run;
+    assert_eq!((stuck.unread_messages, stuck.stuck.as_deref()), (1, Some("no code")));
+}
+
+async fn a_repeated_creation_delivers_its_messages_once(ctx: Ctx) {
+    let run = ctx.ids.next_run();
+    let (first, second) = (signalled(&ctx, run, 1, &["a"]), signalled(&ctx, run, 2, &["b"]));
+    let second = NewRun { reuse: RunReuse::IfEnded, ..second };
+    for expected in [RunCreated::Created, RunCreated::Existing] {
+        assert_eq!(create(&ctx, first.clone()).await, Ok(expected));
+    }
+    for _ in 0..2 {
+        assert_eq!(create(&ctx, second.clone()).await, Ok(RunCreated::Existing));
+    }
+    assert_eq!(take(&ctx, run).await, ["a", "b"]);
+    let held = claim_by_id(&ctx, run).await.unwrap();
+    commit(&ctx, &held, RunStep { state: RunState::Succeeded, ..step(&["end"]) }).await.unwrap();
+    let (before, feed) = (views(&ctx, &[run]).await, ctx.feed_end().await);
+    for repeated in [first, second] {
+        assert_eq!(create(&ctx, repeated).await, Ok(RunCreated::Existing), "it was done before the run ended");
+    }
+    assert_eq!((views(&ctx, &[run]).await, ctx.feed_after(feed).await), (before, vec![]));
+}
+
+async fn two_creations_with_messages_make_one_run(ctx: Ctx) {
+    let run = ctx.ids.next_run();
+    let both = vec![signalled(&ctx, run, 1, &["a"]), signalled(&ctx, run, 2, &["b", "c"])];
+    let answers = ctx.store.create_runs(both).await.unwrap();
+    assert_eq!(answers, [Ok(RunCreated::Created), Ok(RunCreated::Existing)]);
+    assert_eq!(take(&ctx, run).await, ["a", "b", "c"]);
+    let run = ctx.ids.next_run();
+    let create_one = |nonce: u64, text: &'static str| create(&ctx, signalled(&ctx, run, nonce, &[text]));
+    let answers = <[_; 3]>::from(futures::join!(create_one(1, "a"), create_one(2, "b"), create_one(3, "c")));
+    let created = answers.iter().filter(|answer| **answer == Ok(RunCreated::Created)).count();
+    let existing = answers.iter().filter(|answer| **answer == Ok(RunCreated::Existing)).count();
+    assert_eq!((created, existing), (1, 2), "{answers:?}");
+    let mut told = take(&ctx, run).await;
+    told.sort();
+    assert_eq!(told, ["a", "b", "c"]);
+}
+
+async fn an_ended_run_starts_again_with_messages(ctx: Ctx) {
+    let run = ctx.ids.next_run();
+    create(&ctx, signalled(&ctx, run, 1, &["a"])).await.unwrap();
+    take(&ctx, run).await;
+    let held = claim_by_id(&ctx, run).await.unwrap();
+    commit(&ctx, &held, RunStep { state: RunState::Failed, ..step(&["end"]) }).await.unwrap();
+    let again = signalled(&ctx, run, 2, &["b"]);
+    let taken = create(&ctx, again.clone()).await;
+    assert!(matches!(taken, Err(Error::RunTaken { .. })), "{taken:?}");
+    let again = NewRun { reuse: RunReuse::IfNotSucceeded, ..again };
+    assert_eq!(create(&ctx, again).await, Ok(RunCreated::Restarted));
+    assert_eq!(take(&ctx, run).await, ["b"]);
+}
+
+async fn messages_of_a_creation_that_cannot_be_meant_are_refused(ctx: Ctx) {
+    let run = ctx.ids.next_run();
+    let good = signalled(&ctx, run, 1, &["a"]);
+    let with = |messages: Vec<RunMessage>| NewRun { messages, ..good.clone() };
+    let plain = good.messages[0].clone();
+    let many = (0..17).map(|n| with_id(run, &format!("id {n}"), "x")).collect();
+    let heavy = (0..2).map(|n| with_id(run, &format!("id {n}"), &"x".repeat(3 << 20))).collect();
+    let wrong = [
+        with(vec![RunMessage { run: ctx.ids.next_run(), ..plain.clone() }]),
+        with(vec![RunMessage { id: None, ..plain.clone() }]),
+        with(vec![RunMessage { interrupts: true, ..plain.clone() }]),
+        with(vec![RunMessage { reopens: true, ..plain.clone() }]),
+        with(vec![RunMessage { terminates: true, ..plain }]),
+        with(many),
+        with(heavy),
+        NewRun { step: RunStep { state: RunState::Succeeded, ..step(&["end"]) }, ..good.clone() },
+    ];
+    for run in wrong {
+        let refused = create(&ctx, run.clone()).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. } | Error::Limit { .. })), "{refused:?}: {run:?}");
+    }
+    assert_eq!(views(&ctx, &[run]).await, [None]);
+}
+
+async fn a_full_inbox_refuses_a_creation_with_messages(ctx: Ctx) {
+    let run = new_one(&ctx).await;
+    let most = usize::try_from(UNREAD_MESSAGES_MAX).unwrap();
+    send_many(&ctx, vec![message(run, "x"); most - 1]).await;
+    let before = views(&ctx, &[run]).await;
+    let full = create(&ctx, signalled(&ctx, run, 1, &["a", "b"])).await;
+    assert_eq!(full, Err(Error::inbox_full(run, UNREAD_MESSAGES_MAX)), "all of them or none");
+    assert_eq!(views(&ctx, &[run]).await, before);
+    assert_eq!(create(&ctx, signalled(&ctx, run, 1, &["a"])).await, Ok(RunCreated::Existing));
 }

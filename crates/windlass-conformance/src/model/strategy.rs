@@ -241,7 +241,7 @@ fn outcome_kind() -> impl Strategy<Value = OutcomeKind> {
     let delays = select(vec![0u64, 0, 1, 100, 1_000, u64::MAX]);
     let retry = prop_oneof![5 => delays.prop_map(Retry::AfterMs), 1 => Just(Retry::Never)];
     let fail = (classes, retry).prop_map(|(class, retry)| {
-        let failure = Failure { class, message: "boom".to_owned(), attempt: 77, at: Timestamp::from_ms(5) };
+        let failure = Failure { attempt: 77, at: Timestamp::from_ms(5), ..Failure::new(class, "boom") };
         OutcomeKind::Fail { failure, retry }
     });
     prop_oneof![

@@ -58,6 +58,9 @@ impl Book {
             return Word::Invalid;
         }
         let known = self.runs.get(&run.id).cloned();
+        if let Some(word) = known.as_ref().and_then(|known| self.take_messages(known, run, now)) {
+            return word;
+        }
         match &known {
             Some(known) if known.content == run.fingerprint() => return Word::Existing,
             Some(known) if run.reuse.allows(known.state) && !known.rests() => return Word::Refused,
@@ -80,7 +83,23 @@ impl Book {
         let since = self.next_number();
         self.put(run.id, since, now);
         self.tell_parent(run.id, step.state.is_terminal(), now);
+        for message in &run.messages {
+            self.send(message, now);
+        }
         if known.is_some() { Word::Restarted } else { Word::Ok }
+    }
+
+    /// The messages of a creation go to the run that is there, if it goes on or has had all of them.
+    fn take_messages(&mut self, known: &Entry, run: &NewRun, now: Timestamp) -> Option<Word> {
+        let is_known = |message: &&RunMessage| message.id.as_ref().is_some_and(|id| known.message_ids.contains(id));
+        let are_known = run.messages.iter().all(|message| is_known(&message));
+        if run.messages.is_empty() || !are_known && known.state.is_terminal() {
+            return None;
+        }
+        for message in &run.messages {
+            self.send(message, now);
+        }
+        Some(if are_known { Word::Existing } else { Word::Signalled })
     }
 
     /// Whether no job of the step has an id under which there is another job.
@@ -93,8 +112,9 @@ impl Book {
         })
     }
 
-    /// What a step does, but for the lease; [`put`](Self::put) ends it.
-    fn step(&mut self, id: RunId, step: &RunStep, handled: &BTreeSet<u64>, now: Timestamp) {
+    /// What a step does, but for the lease; [`put`](Self::put) ends it. Returns whether the run has ended with it: a message of the step
+    /// may have opened the run before.
+    fn step(&mut self, id: RunId, step: &RunStep, handled: &BTreeSet<u64>, now: Timestamp) -> bool {
         for job in &step.jobs {
             if self.jobs.get(&job.id).is_none_or(|note| note.state.is_none()) {
                 let state = Some(if job.due.resolve(now) > now { State::Scheduled } else { State::Ready });
@@ -105,8 +125,12 @@ impl Book {
         for child in &step.runs {
             self.create_child(id, child, now);
         }
-        for job in &step.cancel {
+        let cancels = step.cancel.iter().map(|job| (job, false));
+        for (job, is_unclaimed) in cancels.chain(step.cancel_unclaimed.iter().map(|job| (job, true))) {
             let Some(note) = self.jobs.get_mut(job).filter(|note| note.run == id) else { continue };
+            if is_unclaimed && note.claimed_at.is_some() {
+                continue;
+            }
             if note.is_open() && note.state != Some(State::Active) {
                 note.state = Some(State::Cancelled);
                 let end = JobEnd {
@@ -117,6 +141,7 @@ impl Book {
                     at: now,
                     error: None,
                     class: None,
+                    detail: None,
                     outputs: BTreeMap::new(),
                     result: None,
                 };
@@ -127,7 +152,7 @@ impl Book {
         for message in &step.messages {
             self.send(message, now);
         }
-        let Some(entry) = self.runs.get_mut(&id) else { return };
+        let Some(entry) = self.runs.get_mut(&id) else { return false };
         let before = entry.announced();
         let ends = step.state.is_terminal() && !entry.state.is_terminal();
         if let Some(segment) = &step.segment {
@@ -150,6 +175,7 @@ impl Book {
         if before != entry.announced() {
             self.announce(id);
         }
+        ends
     }
 
     /// A run that a step creates; its parent gets an item if that is refused.
@@ -278,8 +304,7 @@ impl Book {
         if !self.can_start(&commit.step) {
             return (Word::Duplicate, 0);
         }
-        let ends = commit.step.state.is_terminal() && !entry.state.is_terminal();
-        self.step(id, &commit.step, &handled, now);
+        let ends = self.step(id, &commit.step, &handled, now);
         let Some(entry) = self.runs.get_mut(&id) else { return (Word::Missing, 0) };
         entry.committed_by = Some(held.engine.clone());
         match commit.lease_ms {

@@ -79,6 +79,7 @@ impl Chooser {
             entries,
             jobs: (0..jobs).map(|_| self.job()).collect(),
             cancel: (0..self.below(4) / 2).map(|_| self.near()).collect(),
+            cancel_unclaimed: (0..self.below(6) / 4).map(|_| self.near()).collect(),
             messages: (0..self.below(6) / 4).map(|_| self.message()).collect(),
             wake_ms: (self.one_in(3)).then(|| self.below(3) * 200),
             state,
@@ -152,6 +153,7 @@ impl Chooser {
             nonce: self.one_in(3).then(|| self.below(2)),
             labels: self.one_in(3).then(|| self.small(3)),
             job_results: self.one_in(2),
+            messages: (0..self.below(6) / 3).map(|_| self.below(6)).collect(),
             step: self.step(),
         }
     }
@@ -193,7 +195,7 @@ impl Chooser {
     fn end(&self) -> EndPlan {
         match self.below(10) {
             0..5 => EndPlan::Complete { outputs: self.small(4).saturating_sub(1), result: self.one_in(4) },
-            5..8 => EndPlan::Fail { retry_ms: self.one_in(2).then(|| self.below(3) * 100) },
+            5..8 => EndPlan::Fail { retry_ms: self.one_in(2).then(|| self.below(3) * 100), detail: self.one_in(3) },
             _ => EndPlan::Release { started: self.one_in(2) },
         }
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use windlass_core::Result as StoreResult;
 use windlass_core::id::{JobId, RunId};
-use windlass_core::job::{Job, Lease, NewJob};
+use windlass_core::job::{Job, Lease, NewJob, State};
 use windlass_core::name::{Kind, WorkerId};
 use windlass_core::store::{
     ClaimedRun, FeedCursor, INBOX_ITEMS_MAX, ListOrder, NewRun, RunClaim, RunCommit, RunCreated, RunItem, RunLabel,
@@ -192,6 +192,8 @@ impl Driver {
         }
         let answers = self.store(by).create_runs(runs).await.unwrap();
         seen.extend(should.iter().map(|should| format!("Create {should:?}")));
+        let shown = |word| if word == Word::Signalled { Word::Existing } else { word };
+        let should: Vec<Word> = should.into_iter().map(shown).collect();
         let is = |answer| match answer {
             Ok(RunCreated::Existing) => Word::Existing,
             Ok(RunCreated::Restarted) => Word::Restarted,
@@ -322,8 +324,12 @@ impl Driver {
         let Some(known) = lease.and_then(|at| self.leases.get_mut(at)) else { return };
         known.history_len = length;
         let step = &commit.step;
+        let is_open = |job: &JobId| self.views.get(job).is_some_and(|job| !job.state.is_terminal());
+        let unclaimed = |job: &JobId| self.book.jobs.get(job).is_some_and(|note| note.state == Some(State::Cancelled));
+        let cancelled_unclaimed = step.cancel_unclaimed.iter().any(|job| is_open(job) && unclaimed(job));
         for (what, so) in [
             ("cancelled by the step that started it", step.jobs.iter().any(|job| step.cancel.contains(&job.id))),
+            ("cancelled because no worker has claimed it", cancelled_unclaimed),
             ("committed with items of a renewal", prefix > 0 && commit.inbox_to > known.claimed_to),
             (
                 "committed without the last items of a renewal",

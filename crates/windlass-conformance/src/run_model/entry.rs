@@ -14,6 +14,8 @@ use windlass_core::time::Timestamp;
 pub(super) enum Word {
     Ok,
     Existing,
+    /// A run that was there got the messages of a creation.
+    Signalled,
     Restarted,
     Repeated,
     Unread(u64),

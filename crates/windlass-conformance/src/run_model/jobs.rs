@@ -5,9 +5,9 @@ use super::Seen;
 use super::caps::{Caps, claimable};
 use super::drive::{Checked, Driver, equal, nth_latest};
 use super::op::{EndPlan, JobChange, Op, TakePlan};
-use crate::ctx::{complete, fail, queue_name, worker_id};
+use crate::ctx::{complete, queue_name, worker_id};
 use windlass_core::id::JobId;
-use windlass_core::job::{Due, Job, Retry, State};
+use windlass_core::job::{Due, Failure, FailureClass, Job, Retry, State};
 use windlass_core::name::Labels;
 use windlass_core::payload::Payload;
 use windlass_core::store::{
@@ -70,9 +70,11 @@ impl Driver {
                 result: result.then(|| Payload::new("text/plain", self.words("result").into_bytes())),
                 outputs: (0..outputs).map(|k| (format!("key{k}"), self.words("\"output\"\n"))).collect(),
             },
-            EndPlan::Fail { retry_ms } => {
-                let words = self.words("no\n\"");
-                fail(&words, retry_ms.map_or(Retry::Never, Retry::AfterMs))
+            EndPlan::Fail { retry_ms, detail } => {
+                let words = self.words("no\n\"\\");
+                let detail = detail.then(|| serde_json::json!({ "words \\ \n": self.words("\\ \"") }));
+                let failure = Failure { detail, ..Failure::new(FailureClass::Error, words) };
+                OutcomeKind::Fail { failure, retry: retry_ms.map_or(Retry::Never, Retry::AfterMs) }
             }
             EndPlan::Release { started } => OutcomeKind::Release { started },
         }
@@ -122,7 +124,8 @@ impl Driver {
                 equal("what the handler returned", (result, outputs), (&job.result, &job.outputs))
             }
             (OutcomeKind::Fail { failure, .. }, Some(State::Failed)) => {
-                equal("what went wrong", Some(&failure.message), job.failures.last().map(|last| &last.message))
+                let last = job.failures.last().map(|last| (&last.message, &last.detail));
+                equal("what went wrong", Some((&failure.message, &failure.detail)), last)
             }
             _ => Ok(()),
         }
@@ -214,6 +217,7 @@ impl Driver {
                 at: now,
                 error: error.map(|failure| failure.message.clone()),
                 class: error.map(|failure| failure.class),
+                detail: error.and_then(|failure| failure.detail.clone()),
                 outputs: outputs.unwrap_or_default(),
                 result: job.filter(|job| job.state == State::Succeeded).and_then(|job| job.result.clone()),
             };

@@ -69,6 +69,7 @@ impl Driver {
             history: (0..plan.entries).map(|_| Bytes::from(self.words("entry"))).collect(),
             jobs,
             cancel: plan.cancel.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
+            cancel_unclaimed: plan.cancel_unclaimed.iter().filter_map(|k| nth_latest(&known, *k)).copied().collect(),
             messages: plan.messages.iter().map(|message| self.message(*message)).collect(),
             wake: plan.wake_ms.map(Due::DelayMs),
             state: plan.state,
@@ -92,7 +93,9 @@ impl Driver {
         // The first step of a run begins no segment.
         let plan_of_step = StepPlan { segment: plan.step.segment.filter(|(_, n)| *n > 2), ..plan.step.clone() };
         if let (IdPlan::Again(_), Some(old)) = (plan.id, &old) {
-            return NewRun { step: self.made_step(old.id, &plan_of_step), reuse: plan.reuse, ..old.clone() };
+            let messages = self.messages_of(old.id, plan);
+            let step = self.made_step(old.id, &plan_of_step);
+            return NewRun { step, reuse: plan.reuse, messages, ..old.clone() };
         }
         let id = old.map_or_else(|| self.ctx.ids.next_run(), |old| old.id);
         let (name, input) = (self.words("name"), Bytes::from(self.words("input")));
@@ -109,8 +112,15 @@ impl Driver {
             nonce: plan.nonce.map(Token::from_bits),
             labels: plan.labels.map(labels).unwrap_or_default(),
             job_results: plan.job_results,
+            messages: self.messages_of(id, plan),
             ..NewRun::new(id, kind(plan.kind))
         }
+    }
+
+    fn messages_of(&mut self, run: RunId, plan: &RunPlan) -> Vec<RunMessage> {
+        let message =
+            |id: &u64| RunMessage { id: Some(format!("id {id}")), ..RunMessage::new(run, self.words("message")) };
+        plan.messages.iter().map(message).collect()
     }
 
     fn old_run(&self, plan: IdPlan) -> Option<NewRun> {
@@ -126,7 +136,7 @@ impl Driver {
         let step = RunStep { state, wake: Some(Due::Now), summary: self.words("summary"), ..RunStep::nothing() };
         let parent = Some(if plan.is_stranger { self.ctx.ids.next_run() } else { parent });
         match (plan.id, old) {
-            (IdPlan::Again(_), Some(old)) => NewRun { parent, step, reuse: plan.reuse, ..old },
+            (IdPlan::Again(_), Some(old)) => NewRun { parent, step, reuse: plan.reuse, messages: Vec::new(), ..old },
             (_, old) => {
                 let id = old.map_or_else(|| self.ctx.ids.next_run(), |old| old.id);
                 let input = Bytes::from(self.words("input"));

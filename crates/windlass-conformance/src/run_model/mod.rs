@@ -35,6 +35,7 @@ const SEQUENCES: u64 = 240;
 const WANTED: &[&str] = &[
     "Create Ok",
     "Create Existing",
+    "Create Signalled",
     "Create Taken",
     "Create Invalid",
     "Create Restarted",
@@ -107,6 +108,7 @@ const WANTED: &[&str] = &[
     "woken by a sweep",
     "pruned",
     "cancelled by the step that started it",
+    "cancelled because no worker has claimed it",
     "a cap of a group",
     "a cap of a group replaced by that of a new job",
     "a cap of a group brought by a job that became ready again",

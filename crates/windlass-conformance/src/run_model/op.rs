@@ -47,6 +47,7 @@ pub(super) struct StepPlan {
     pub(super) entries: usize,
     pub(super) jobs: Vec<JobPlan>,
     pub(super) cancel: Vec<usize>,
+    pub(super) cancel_unclaimed: Vec<usize>,
     pub(super) messages: Vec<MessagePlan>,
     pub(super) wake_ms: Option<u64>,
     pub(super) state: RunState,
@@ -100,6 +101,8 @@ pub(super) struct RunPlan {
     pub(super) nonce: Option<u64>,
     pub(super) labels: Option<usize>,
     pub(super) job_results: bool,
+    /// Ids of messages.
+    pub(super) messages: Vec<u64>,
     pub(super) step: StepPlan,
 }
 
@@ -148,6 +151,7 @@ pub(super) enum EndPlan {
     /// `None` for a failure that is not retried.
     Fail {
         retry_ms: Option<u64>,
+        detail: bool,
     },
     Release {
         started: bool,

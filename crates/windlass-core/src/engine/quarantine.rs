@@ -72,7 +72,7 @@ impl<T: Tables> Step<'_, T> {
         }
         self.free_lost_key(&after)?;
         let attempt = record.life.attempt;
-        let failure = Failure { class: FailureClass::Quarantined, message: why.to_owned(), attempt, at: self.now };
+        let failure = Failure { attempt, at: self.now, ..Failure::new(FailureClass::Quarantined, why) };
         self.tables.put_extra(row, Extra { failures: vec![failure], ..Extra::default() })
     }
 

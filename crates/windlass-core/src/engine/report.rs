@@ -87,7 +87,10 @@ impl<T: Tables> Step<'_, T> {
                     let message =
                         "released by its worker after it had started, with no attempt and no stall left".to_owned();
                     let (attempt, at) = (record.life.attempt, self.now);
-                    self.push_failure(record.row, Failure { class: FailureClass::Released, message, attempt, at })?;
+                    self.push_failure(
+                        record.row,
+                        Failure { attempt, at, ..Failure::new(FailureClass::Released, message) },
+                    )?;
                 }
                 self.end_by(record, &Event::Release { token, started })
             }

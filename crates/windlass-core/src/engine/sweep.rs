@@ -75,7 +75,7 @@ impl<T: Tables> Step<'_, T> {
             let worker = record.life.held.as_ref().map_or("?", |held| held.worker.as_str());
             let message = format!("the lease of worker {worker} ran out; it died, froze, or lost the store");
             let (attempt, at) = (record.life.attempt, self.now);
-            self.push_failure(*row, Failure { class: FailureClass::Stalled, message, attempt, at })?;
+            self.push_failure(*row, Failure { attempt, at, ..Failure::new(FailureClass::Stalled, message) })?;
             let reaped = self.transition(&record, &Event::Reap);
             self.or_set_aside(*row, reaped)?;
         }

@@ -60,6 +60,10 @@ pub struct Failure {
     pub attempt: u32,
     /// When.
     pub at: Timestamp,
+    /// A value that the handler attached to its error: at most [`FAILURE_DETAIL_BYTES_MAX`] bytes of JSON. A larger one is left
+    /// out, and the message says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<serde_json::Value>,
 }
 
 /// How far a handler says it is.
@@ -90,10 +94,28 @@ impl Progress {
 pub const FAILURES_MAX: usize = 10;
 /// The longest failure message that is kept, in bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
+/// The largest detail of a failure, in bytes of JSON.
+pub const FAILURE_DETAIL_BYTES_MAX: usize = 16 << 10;
 
 impl Failure {
-    /// Cuts a message that is too long to be kept, at a character boundary.
+    /// An error without detail, of an attempt and a time that the store sets.
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), attempt: 0, at: Timestamp::from_ms(0), detail: None }
+    }
+
+    /// Cuts a message that is too long to be kept, at a character boundary, and leaves out a detail that is too large.
     pub fn cut(&mut self) {
+        self.cut_message();
+        let bytes = self.detail.as_ref().map_or(0, |detail| detail.to_string().len());
+        if bytes > FAILURE_DETAIL_BYTES_MAX {
+            self.detail = None;
+            let note =
+                format!(" (its detail of {bytes} bytes was left out: at most {FAILURE_DETAIL_BYTES_MAX} are kept)");
+            self.message.push_str(&note);
+        }
+    }
+
+    fn cut_message(&mut self) {
         let text = &mut self.message;
         if text.len() > MESSAGE_BYTES_MAX {
             let end = (0..=MESSAGE_BYTES_MAX).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);

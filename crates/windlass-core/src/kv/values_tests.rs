@@ -94,7 +94,7 @@ fn group() -> Group {
 }
 
 fn extra() -> Extra {
-    let failure = Failure { class: FailureClass::Error, message: "no".to_owned(), attempt: 1, at: at(1) };
+    let failure = Failure { attempt: 1, at: at(1), ..Failure::new(FailureClass::Error, "no") };
     Extra {
         progress: Some(Progress { percent: 50, message: "half".to_owned() }),
         result: Some(Payload::new("text/plain", vec![0; 5])),

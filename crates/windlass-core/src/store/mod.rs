@@ -48,11 +48,11 @@ pub use run_steps::{
     PUBLISHED_BYTES_MAX, PUBLISHED_MAX, RUN_LABEL_NAME_BYTES_MAX, RUN_LABEL_VALUE_BYTES_MAX, RUN_LABELS_MAX, RunCommit,
     RunCommitted, RunSegment, RunStep,
 };
-pub use run_views::{RUN_SCAN_MAX, Run, RunChange, RunLabel, RunList, RunPage, RunRead, RunView};
+pub use run_views::{RUN_READ_BYTES_MAX, RUN_SCAN_MAX, Run, RunChange, RunLabel, RunList, RunPage, RunRead, RunView};
 pub use runs::{
-    CLAIM_HISTORIES_BYTES_MAX, CLAIM_HISTORY_BYTES_MAX, ClaimedRun, DEFINITION_BYTES_MAX, NewRun, RUN_ENTRY_BYTES_MAX,
-    RUN_KEPT_MS, RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, RunClaim, RunCreated, RunLease, RunRenewal, RunRenewed,
-    RunReuse, RunState, RunStore, RunsClaimed,
+    CLAIM_HISTORIES_BYTES_MAX, CLAIM_HISTORY_BYTES_MAX, ClaimedRun, DEFINITION_BYTES_MAX, NEW_RUN_MESSAGES_MAX, NewRun,
+    RUN_ENTRY_BYTES_MAX, RUN_KEPT_MS, RUN_PART_BYTES_MAX, RUN_TEXT_BYTES_MAX, RunClaim, RunCreated, RunLease,
+    RunRenewal, RunRenewed, RunReuse, RunState, RunStore, RunsClaimed,
 };
 pub use schedules::{DueSchedule, Fire, FireOutcome, ScheduleStore};
 pub(crate) use settings::check_cap;

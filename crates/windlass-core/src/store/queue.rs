@@ -391,8 +391,7 @@ impl Outcome {
 
     /// It went wrong; `retry` is what the job's policy says.
     pub fn fail(lease: Lease, message: impl Into<String>, retry: Retry) -> Self {
-        let failure =
-            Failure { class: FailureClass::Error, message: message.into(), attempt: 0, at: Timestamp::from_ms(0) };
+        let failure = Failure::new(FailureClass::Error, message);
         Self { lease, kind: OutcomeKind::Fail { failure, retry } }
     }
 

@@ -94,6 +94,9 @@ pub struct JobEnd {
     /// How its last attempt went wrong, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
+    /// What its handler attached to its last error, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<serde_json::Value>,
     /// Named values for whoever comes after it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, String>,

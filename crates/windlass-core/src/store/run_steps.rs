@@ -39,6 +39,9 @@ pub struct RunStep {
     /// Jobs of the run to cancel, after `jobs` were enqueued; those that have ended are left alone.
     #[serde(default)]
     pub cancel: Vec<JobId>,
+    /// Jobs of the run to cancel unless a worker has ever claimed them, after `cancel`. A job that was claimed is left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_unclaimed: Vec<JobId>,
     /// Messages to other runs; those that are not there or have ended get none. A full inbox takes them: no sender could repeat
     /// them.
     #[serde(default)]
@@ -83,6 +86,7 @@ impl RunStep {
             history: Vec::new(),
             jobs: Vec::new(),
             cancel: Vec::new(),
+            cancel_unclaimed: Vec::new(),
             messages: Vec::new(),
             runs: Vec::new(),
             published: None,
@@ -99,8 +103,9 @@ impl RunStep {
 
     /// Refuses what cannot be meant.
     pub fn check(&self, run: RunId) -> Result<()> {
-        let lists = [self.history.len(), self.jobs.len(), self.cancel.len(), self.messages.len(), self.runs.len()];
-        lists.into_iter().try_for_each(check_batch)?;
+        let lists = [self.history.len(), self.jobs.len(), self.messages.len(), self.runs.len()];
+        let cancels = [self.cancel.len(), self.cancel_unclaimed.len()];
+        lists.into_iter().chain(cancels).try_for_each(check_batch)?;
         check_bytes("summary", self.summary.len(), RUN_TEXT_BYTES_MAX)?;
         check_text("stuck", self.stuck.as_deref())?;
         for entry in &self.history {
@@ -171,6 +176,9 @@ fn check_child(child: &NewRun, run: RunId) -> Result<()> {
     }
     if !child.step.runs.is_empty() {
         return Err(Error::invalid("runs", "the first step of a run that a step creates creates none itself"));
+    }
+    if !child.messages.is_empty() {
+        return Err(Error::invalid("messages", "a run that a step creates has none; give it an input"));
     }
     if child.step.messages.iter().any(|message| message.terminates && message.run == run) {
         return Err(Error::invalid(

@@ -13,6 +13,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The most bytes of a history that one read of a run returns, one entry excepted: 16 MiB.
+pub const RUN_READ_BYTES_MAX: usize = 16 << 20;
+
 /// What to read of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRead {
@@ -27,7 +30,7 @@ pub struct RunRead {
     /// Its history from this entry on.
     #[serde(default)]
     pub history_from: u64,
-    /// At most so many entries of it; 0 for none.
+    /// At most so many entries of it; 0 for none. More than [`RUN_READ_BYTES_MAX`] come in several reads.
     #[serde(default)]
     pub history_max: u32,
     /// The values that it publishes, too.

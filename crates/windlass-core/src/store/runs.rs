@@ -29,6 +29,8 @@ pub const RUN_PART_BYTES_MAX: usize = 4 << 20;
 pub const RUN_ENTRY_BYTES_MAX: usize = RUN_PART_BYTES_MAX + (64 << 10);
 /// The longest name and the longest summary of a run, in bytes.
 pub const RUN_TEXT_BYTES_MAX: usize = 4_096;
+/// The most messages that a run is created with.
+pub const NEW_RUN_MESSAGES_MAX: usize = 16;
 /// The most bytes of input and history that a claim hands out with one run.
 pub const CLAIM_HISTORY_BYTES_MAX: u32 = 1 << 20;
 /// The most bytes of input and history that a claim hands out with all its runs.
@@ -139,6 +141,11 @@ pub struct NewRun {
     /// The ends of its jobs come with the results of the jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub job_results: bool,
+    /// Messages that the run has in its inbox from the beginning: at most [`NEW_RUN_MESSAGES_MAX`], [`RUN_PART_BYTES_MAX`] bytes
+    /// together, each with an id and without any effect beside. If a run of this id goes on, whoever started it, they are
+    /// delivered to it, and the call is answered [`RunCreated::Existing`]; so it is, too, if all of them have been delivered before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<RunMessage>,
     /// Its first step.
     pub step: RunStep,
 }
@@ -188,6 +195,7 @@ impl NewRun {
             reuse: RunReuse::Never,
             nonce: None,
             job_results: false,
+            messages: Vec::new(),
             step: RunStep::nothing(),
         }
     }
@@ -207,7 +215,30 @@ impl NewRun {
         if self.step.segment.is_some() {
             return Err(Error::invalid("segment", "the first step of a run begins its first segment; leave it out"));
         }
+        self.check_messages()?;
         self.step.check(self.id)
+    }
+
+    fn check_messages(&self) -> Result<()> {
+        let count = self.messages.len();
+        if count > NEW_RUN_MESSAGES_MAX {
+            return Err(Error::limit("messages", NEW_RUN_MESSAGES_MAX as u64, count as u64));
+        }
+        if count > 0 && self.step.state.is_terminal() {
+            return Err(Error::invalid("messages", "a run that ends with its first step gets none"));
+        }
+        for message in &self.messages {
+            message.check()?;
+            if message.run != self.id {
+                return Err(Error::invalid("messages", "the messages of a new run are for the run itself"));
+            }
+            if !message.needs_room() || message.id.is_none() {
+                let why = "a message of a new run has an id, and neither interrupts nor opens nor terminates the run";
+                return Err(Error::invalid("messages", why));
+            }
+        }
+        let bytes = self.messages.iter().map(|message| message.body.len()).sum();
+        check_bytes("messages, in bytes,", bytes, RUN_PART_BYTES_MAX)
     }
 
     /// Tells definitions apart.
@@ -254,7 +285,7 @@ pub(super) fn check_bytes(field: &'static str, len: usize, max: usize) -> Result
 pub enum RunCreated {
     /// It is there now.
     Created,
-    /// The very same run was there already.
+    /// The very same run was there already, or a run of this id goes on and has been given the messages.
     Existing,
     /// A run of this id had ended, and has started again.
     Restarted,

@@ -62,6 +62,7 @@ pub struct Options {
     attempts: Option<u32>,
     stalls: Option<u32>,
     timeout: Option<Duration>,
+    heartbeat: Option<Duration>,
     retry: Option<RetryPolicy>,
     labels: Vec<String>,
     group: Option<String>,
@@ -113,6 +114,13 @@ impl Options {
     /// How long one attempt may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long an attempt may go without a heartbeat or a report of progress. Its worker then ends it like one that takes longer
+    /// than its timeout.
+    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = Some(heartbeat);
         self
     }
 
@@ -199,6 +207,7 @@ impl Options {
             attempts: self.attempts.or(other.attempts),
             stalls: self.stalls.or(other.stalls),
             timeout: self.timeout.or(other.timeout),
+            heartbeat: self.heartbeat.or(other.heartbeat),
             retry: self.retry.or(other.retry),
             labels: if self.labels.is_empty() { other.labels } else { self.labels },
             group: self.group.or(other.group),
@@ -234,6 +243,7 @@ impl Options {
             attempts: self.attempts.unwrap_or(plain.attempts),
             stalls: self.stalls.unwrap_or(plain.stalls),
             timeout_ms: self.timeout.map(ms),
+            heartbeat_ms: self.heartbeat.map(ms),
             retry: self.retry.unwrap_or_default(),
             // The empty set is one for all, and takes no memory.
             labels: if self.labels.is_empty() { plain.labels } else { Labels::parse(self.labels)? },

@@ -207,6 +207,7 @@ fn every_item() -> Vec<InboxItem> {
         at: at(2),
         error: Some("no route".to_owned()),
         class: Some(FailureClass::Timeout),
+        detail: Some(serde_json::json!({ "code": 5 })),
         outputs: BTreeMap::from([("url".to_owned(), "x".to_owned())]),
         result: Some(Payload::new("image/png", vec![0, 255])),
     };
@@ -239,6 +240,13 @@ fn new_run() -> NewRun {
         reuse: RunReuse::IfNotSucceeded,
         nonce: Some(Token::from_bits(5)),
         job_results: true,
+        messages: vec![RunMessage {
+            run: run_id(9),
+            interrupts: false,
+            reopens: false,
+            expected_history_len: None,
+            ..message()
+        }],
         step: step(),
     }
 }

@@ -91,7 +91,8 @@ pub(crate) fn new_job() -> NewJob {
 }
 
 pub(crate) fn failure() -> Failure {
-    Failure { class: FailureClass::Panic, message: "no route".to_owned(), attempt: 1, at: at(2) }
+    let detail = Some(serde_json::json!({ "code": 5 }));
+    Failure { attempt: 1, at: at(2), detail, ..Failure::new(FailureClass::Panic, "no route") }
 }
 
 pub(crate) fn job() -> Job {
@@ -188,6 +189,7 @@ pub(crate) fn step() -> RunStep {
         history: vec![br#"{"started":1}"#.as_slice().into(), vec![0, 255].into()],
         jobs: vec![new_job()],
         cancel: vec![job_id(2)],
+        cancel_unclaimed: vec![job_id(3)],
         messages: vec![message()],
         wake: Some(Due::At(at(60))),
         state: RunState::Running,

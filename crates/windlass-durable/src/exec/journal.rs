@@ -1,7 +1,7 @@
 //! The history of a run: first replayed, then extended.
 
 use super::CodePlace;
-use crate::record::{Command, Entry, Event, Key, Name, Record, Request, SourceLine};
+use crate::record::{Command, End, Entry, Event, Key, Name, Record, Request, SourceLine};
 use crate::stuck::{Side, Stuck};
 use std::collections::HashSet;
 use windlass_core::time::Timestamp;
@@ -95,6 +95,17 @@ impl Journal {
         Some(std::mem::replace(&mut self.replay[at], Record::new(Entry::Cancel(Vec::new()))))
     }
 
+    /// The end of the segment, if the history goes on with it, apart from copies of messages, and the code was started again.
+    pub(super) fn retried_end(&mut self) -> Option<End> {
+        self.expected()?;
+        let rest = self.replay.get(self.cursor..).unwrap_or_default();
+        let is_copy = |record: &&Record| matches!(&record.entry, Entry::Event { event: Event::Signal { .. }, .. });
+        match &rest.iter().find(|record| !is_copy(record))?.entry {
+            Entry::End { end: end @ End::Retried { .. }, .. } => Some(end.clone()),
+            _ => None,
+        }
+    }
+
     /// Frees the replayed records.
     pub(super) fn forget_replayed(&mut self) {
         self.first = self.len;
@@ -115,7 +126,9 @@ impl Journal {
 
     /// The history's side of an event that was taken out.
     pub(super) fn side_of_event(&self, event: &Event) -> Side {
-        let (Event::Done { of, .. } | Event::Fired { of }) = event else {
+        let (Event::Done { of, .. } | Event::Fired { of } | Event::StartExpired { of } | Event::Expired { of, .. }) =
+            event
+        else {
             let entry = Entry::Event { at: Timestamp::default(), event: event.clone() };
             return Side::of_record(&Record::new(entry), &self.history_build);
         };

@@ -42,13 +42,13 @@ mod turn;
 mod wakers;
 
 pub use host::{Host, Limits, NoHost, derived_job_id, derived_run_id};
-pub use run::{Opening, PendingOp, Run, RunProbe};
+pub use run::{Opening, PendingOp, Run, RunOptions, RunProbe};
 pub use turn::{CancelTarget, Chunk, Item, ItemBody, NextSegment, OpenWork, Start, Timeouts, Turn};
 
 pub(crate) use cancel_tree::NodeId;
 pub(crate) use context::{CancelGuard, Ctx, ScopeGuard, StepGuard, current, panic_text};
 pub(crate) use journal::Replayed;
-pub(crate) use ops::{NewOp, Op, OpId, OpState};
+pub(crate) use ops::{NewOp, Op, OpId, OpState, TimerKind};
 pub(crate) use scope::Scope;
 pub(crate) use shared::Shared;
 pub(crate) use state::{Closing, Spawned, State, Undo};

@@ -4,10 +4,23 @@ use super::{CancelTarget, CodePlace, NodeId};
 use crate::record::{Name, OpKind, Outcome, ParentClosePolicy};
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
+use windlass_core::id::JobId;
 use windlass_core::time::Timestamp;
 
 /// The slot of an operation. Slots are reused, so their order means nothing.
 pub(crate) type OpId = u32;
+
+/// What a timer of an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TimerKind {
+    /// It fires a sleep, or is the `schedule_to_start` of a call.
+    Start,
+    /// It is the `schedule_to_close` of a call.
+    Close,
+}
+
+/// A timer: when it fires, the number of its command, and what it does.
+pub(crate) type Timer = (Timestamp, u64, TimerKind);
 
 pub(crate) enum OpState {
     Open,
@@ -24,8 +37,10 @@ pub(crate) struct NewOp {
     pub(crate) waker: Waker,
     /// The number of the command; `None` for operations without one.
     pub(crate) number: Option<u64>,
-    /// When it fires.
+    /// When it fires, or when a call has to have started.
     pub(crate) until: Option<Timestamp>,
+    /// When a call has to have ended.
+    pub(crate) close_by: Option<Timestamp>,
     /// The job or the child run.
     pub(crate) target: Option<CancelTarget>,
     pub(crate) policy: ParentClosePolicy,
@@ -42,6 +57,9 @@ pub(crate) struct Op {
     pub(crate) place: CodePlace,
     pub(crate) node: NodeId,
     pub(crate) until: Option<Timestamp>,
+    pub(crate) close_by: Option<Timestamp>,
+    /// The `schedule_to_start` of the call has passed: its job is cancelled unless it was claimed.
+    pub(crate) start_expired: bool,
     pub(crate) target: Option<CancelTarget>,
     pub(crate) policy: ParentClosePolicy,
     pub(crate) token: u64,
@@ -55,6 +73,11 @@ impl Op {
     }
 }
 
+fn timers_of(number: u64, times: [Option<Timestamp>; 2]) -> impl Iterator<Item = Timer> {
+    let kinds = [TimerKind::Start, TimerKind::Close];
+    times.into_iter().zip(kinds).filter_map(move |(at, kind)| Some((at?, number, kind)))
+}
+
 /// All operations whose futures exist, with their indexes.
 #[derive(Default)]
 pub(crate) struct Ops {
@@ -65,17 +88,32 @@ pub(crate) struct Ops {
     pub(super) outstanding: usize,
     by_number: HashMap<u64, OpId>,
     targets: HashMap<CancelTarget, u64>,
-    timers: BTreeMap<(Timestamp, u64), OpId>,
+    timers: BTreeMap<Timer, OpId>,
 }
 
 impl Ops {
     pub(super) fn insert(&mut self, new: NewOp) -> OpId {
         self.opened += 1;
         self.outstanding += 1;
-        let NewOp { kind, name, place, node, waker, number, until, target, policy, token } = new;
+        let NewOp { kind, name, place, node, waker, number, until, close_by, target, policy, token } = new;
         let waker = Some(waker);
         let state = OpState::Open;
-        let op = Op { state, waker, number, kind, name, place, node, until, target, policy, token, order: self.opened };
+        let op = Op {
+            state,
+            waker,
+            number,
+            kind,
+            name,
+            place,
+            node,
+            until,
+            close_by,
+            start_expired: false,
+            target,
+            policy,
+            token,
+            order: self.opened,
+        };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id as usize] = Some(op);
@@ -88,9 +126,8 @@ impl Ops {
         };
         if let Some(number) = number {
             self.by_number.insert(number, id);
-            if let Some(until) = until {
-                self.timers.insert((until, number), id);
-            }
+            let timers = timers_of(number, [until, close_by]);
+            self.timers.extend(timers.map(|timer| (timer, id)));
             if let Some(target) = target {
                 self.targets.insert(target, number);
             }
@@ -110,7 +147,7 @@ impl Ops {
     pub(super) fn remove(&mut self, id: OpId) -> Option<Op> {
         let op = self.slots.get_mut(id as usize)?.take()?;
         self.free.push(id);
-        self.unindex(op.number, op.until, op.target);
+        self.unindex(op.number, [op.until, op.close_by], op.target);
         if op.is_open() {
             self.outstanding -= 1;
         }
@@ -123,22 +160,36 @@ impl Ops {
         let was_open = op.is_open();
         op.state = OpState::Done(outcome);
         // Also when nobody polls the future: a second end must find nothing.
-        let (waker, number, until, target) = (op.waker.take(), op.number, op.until.take(), op.target);
+        let (waker, number, target) = (op.waker.take(), op.number, op.target);
+        let times = [op.until.take(), op.close_by.take()];
         self.outstanding -= usize::from(was_open);
-        self.unindex(number, until, target);
+        self.unindex(number, times, target);
         waker
     }
 
-    fn unindex(&mut self, number: Option<u64>, until: Option<Timestamp>, target: Option<CancelTarget>) {
+    fn unindex(&mut self, number: Option<u64>, times: [Option<Timestamp>; 2], target: Option<CancelTarget>) {
         let Some(number) = number else { return };
         self.by_number.remove(&number);
-        if let Some(until) = until {
-            self.timers.remove(&(until, number));
+        for timer in timers_of(number, times) {
+            self.timers.remove(&timer);
         }
         if let Some(target) = target
             && self.targets.get(&target) == Some(&number)
         {
             self.targets.remove(&target);
+        }
+    }
+
+    /// The `schedule_to_start` of a call has passed. Returns its job.
+    pub(super) fn expire_start(&mut self, number: u64) -> Option<JobId> {
+        let op = self.slots.get_mut(*self.by_number.get(&number)? as usize)?.as_mut()?;
+        op.start_expired = true;
+        if let Some(until) = op.until.take() {
+            self.timers.remove(&(until, number, TimerKind::Start));
+        }
+        match op.target {
+            Some(CancelTarget::Job(job)) => Some(job),
+            _ => None,
         }
     }
 
@@ -157,9 +208,9 @@ impl Ops {
         self.targets.keys().copied()
     }
 
-    /// The open timer that fires first: when, and its number.
-    pub(super) fn next_timer(&self) -> Option<(Timestamp, u64)> {
-        self.timers.first_key_value().map(|(key, _)| *key)
+    /// The timer that fires first, and its operation.
+    pub(super) fn next_timer(&self) -> Option<(Timer, OpId)> {
+        self.timers.first_key_value().map(|(timer, id)| (*timer, *id))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Op> {

@@ -9,11 +9,13 @@ use super::wakers::TaskId;
 use super::{BoxFuture, CancelTarget, CodePlace, NewOp, NodeId, Op, OpId, OpState, Scope, Start};
 use crate::error::CallError;
 use crate::record::{Body, Command, End, Entry, Key, Name, OpKind, Outcome, ParentClosePolicy, Request};
+use crate::retry::RunRetry;
 use crate::stuck::Stuck;
 use crate::wf::Wf;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
+use windlass_core::id::JobId;
 use windlass_core::time::Timestamp;
 
 /// A compensation of a saga.
@@ -50,8 +52,17 @@ pub(crate) struct State {
     /// Children that must end before the run does, by number.
     pub(super) waited: BTreeMap<u64, CancelTarget>,
     pub(super) starts: Vec<Start>,
+    /// Jobs of this turn that are cancelled unless they were claimed, by the number of the command.
+    pub(super) unclaimed: BTreeMap<u64, JobId>,
     pub(crate) now: Timestamp,
+    /// The time of the store, as far as it is known. It may be ahead of `now` when the run catches up.
+    pub(super) clock: Timestamp,
     pub(crate) seed: u64,
+    /// Attempts of the code before this segment that failed.
+    pub(crate) failed_attempts: u32,
+    pub(super) retry: RunRetry,
+    /// When the code of this attempt starts, if it is not the first one.
+    pub(super) retry_at: Option<Timestamp>,
     pub(crate) fault: Option<Stuck>,
     /// The reason of the first request to cancel the run.
     pub(super) cancel_reason: Option<String>,
@@ -86,6 +97,12 @@ impl State {
     /// True when the next record of the history is the command with this key.
     pub(crate) fn expects(&mut self, key: &Key) -> bool {
         matches!(self.journal.expected().map(|record| &record.entry), Some(Entry::Command(command)) if command.key == *key)
+    }
+
+    /// The time from which deadlines of calls are counted. A run that catches up after an outage must not make calls whose
+    /// deadlines have passed already.
+    pub(crate) fn call_time(&self) -> Timestamp {
+        self.now.max(self.clock)
     }
 
     /// The number of the next new record.
@@ -299,7 +316,7 @@ impl Request {
     /// What has to be cancelled outside when the command is cancelled.
     pub(crate) const fn target(self) -> Option<CancelTarget> {
         match self {
-            Self::Call { job } => Some(CancelTarget::Job(job)),
+            Self::Call { job, .. } => Some(CancelTarget::Job(job)),
             Self::Child { run, .. } => Some(CancelTarget::Child(run)),
             Self::Sleep { .. } => None,
         }

@@ -2,6 +2,7 @@
 
 use crate::error::CallError;
 use crate::record::{Body, End, Entry, Event, Key, Name, Outcome, ParentClosePolicy, Record, SourceLine};
+use crate::retry::RunRetry;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use windlass_core::id::{JobId, RunId};
@@ -81,12 +82,13 @@ pub enum CancelTarget {
     Child(RunId),
 }
 
-/// Timeouts of a job beside that of an attempt, which stands in its spec.
+/// Timeouts of a job beside that of an attempt, which stands in its spec. Those that are counted from the call stand in the record of
+/// the call, too, and the run enforces them; the worker enforces the heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the commit until a worker starts the first attempt, in milliseconds.
+    /// From the call until a worker claims the job, in milliseconds.
     pub schedule_to_start_ms: Option<u64>,
-    /// From the commit until the end, over all attempts, in milliseconds.
+    /// From the call until its end, over all attempts, in milliseconds.
     pub schedule_to_close_ms: Option<u64>,
     /// Between two heartbeats of an attempt, in milliseconds.
     pub heartbeat_ms: Option<u64>,
@@ -125,6 +127,8 @@ pub enum Start {
         policy: ParentClosePolicy,
         /// The deadline of the child, counted from its creation, in milliseconds.
         timeout_ms: Option<u64>,
+        /// How often its code is started again when it fails.
+        retry: RunRetry,
     },
 }
 
@@ -149,6 +153,8 @@ pub struct Turn {
     pub starts: Vec<Start>,
     /// What to cancel, by the number of the command.
     pub cancels: BTreeMap<u64, CancelTarget>,
+    /// Jobs to cancel unless a worker has claimed them, by the number of the command.
+    pub unclaimed: BTreeMap<u64, JobId>,
     /// Taken items: how many of the records a commit must hold before it may take the item, and the number of the item.
     pub takes: Vec<(usize, u64)>,
     /// When the next timer fires.
@@ -168,10 +174,12 @@ pub struct NextSegment {
     pub input: Bytes,
     /// The number of the first record that belongs to its history: the `segment_from` of the run.
     pub from: u64,
+    /// When its code starts, if that is not at once.
+    pub starts_at: Option<Timestamp>,
 }
 
 /// One commit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
     /// The number of the first record.
     pub first: u64,
@@ -181,6 +189,8 @@ pub struct Chunk {
     pub starts: Vec<Start>,
     /// Jobs to cancel.
     pub cancel_jobs: Vec<JobId>,
+    /// Jobs to cancel unless a worker has claimed them.
+    pub cancel_unclaimed: Vec<JobId>,
     /// Child runs to cancel.
     pub cancel_children: Vec<RunId>,
     /// The numbers of the items that this commit takes from the inbox: exactly those whose events it holds, and those that
@@ -219,7 +229,7 @@ impl Turn {
     /// A commit takes exactly the items whose events it holds. If the process ends between two commits, the rest follows from
     /// the history that was committed and from the items that are still in the inbox.
     pub fn chunks(self, records_max: usize) -> impl Iterator<Item = Chunk> {
-        let Self { first, records, starts, cancels, takes, next, .. } = self;
+        let Self { first, records, starts, cancels, unclaimed, takes, next, .. } = self;
         let segment_from = next.map(|next| usize::try_from(next.from.saturating_sub(first)).unwrap_or(usize::MAX));
         Chunks {
             first,
@@ -227,6 +237,7 @@ impl Turn {
             records: records.into(),
             starts: starts.into(),
             cancels,
+            unclaimed,
             takes: takes.into(),
             records_max: records_max.max(1),
             segment_from,
@@ -252,6 +263,7 @@ struct Chunks {
     records: VecDeque<Record>,
     starts: VecDeque<Start>,
     cancels: BTreeMap<u64, CancelTarget>,
+    unclaimed: BTreeMap<u64, JobId>,
     takes: VecDeque<(usize, u64)>,
     records_max: usize,
     /// How many records stand before the next segment. Those from there on are not split.
@@ -277,11 +289,16 @@ impl Iterator for Chunks {
                 None => {}
             }
         }
+        let expired = records.iter().filter_map(|record| match &record.entry {
+            Entry::Event { event: Event::StartExpired { of }, .. } => self.unclaimed.get(of).copied(),
+            _ => None,
+        });
+        let cancel_unclaimed = expired.collect();
         let starts = std::iter::from_fn(|| self.starts.pop_front_if(|start| start.number() < end)).collect();
         let takes = std::iter::from_fn(|| self.takes.pop_front_if(|(records, _)| *records <= self.done));
         let takes = takes.map(|(_, number)| number).collect();
         let has_more = !self.records.is_empty();
-        Some(Chunk { first, records, starts, cancel_jobs, cancel_children, takes, has_more })
+        Some(Chunk { first, records, starts, cancel_jobs, cancel_unclaimed, cancel_children, takes, has_more })
     }
 }
 
@@ -329,7 +346,8 @@ impl OpenWork {
                 Entry::Command(command) => {
                     open.insert(number, command.request);
                 }
-                Entry::Event { event: Event::Done { of, .. }, .. } => {
+                // The job of an expired call was cancelled with it.
+                Entry::Event { event: Event::Done { of, .. } | Event::Expired { of, .. }, .. } => {
                     open.remove(of);
                 }
                 Entry::Cancel(numbers) => open.retain(|number, _| numbers.binary_search(number).is_err()),
@@ -339,7 +357,7 @@ impl OpenWork {
         let mut work = Self::default();
         for request in open.into_values() {
             match request {
-                Request::Call { job } => work.jobs.push(job),
+                Request::Call { job, .. } => work.jobs.push(job),
                 Request::Child { run, policy } => work.children.push((run, policy)),
                 Request::Sleep { .. } => {}
             }

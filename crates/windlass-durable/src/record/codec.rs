@@ -10,12 +10,13 @@
 //! | `r` | type of record |
 //! | `b` | build, where it changes |
 //! | `t` | time in ms since 1970, on events and ends |
-//! | `s`, `n`, `u`, `i` | scope, name, user key and count of the key |
+//! | `s`, `n`, `u`, `i` | scope, name, user key and count of the key; `i` of `retried`: the number of the next attempt |
 //! | `h` | hash of the input |
 //! | `p` | place in the source |
 //! | `of` | number of the command that an event concerns |
 //! | `id` | job id, run id, or id of a message |
-//! | `at` | when a timer fires, in ms since 1970 |
+//! | `at` | when a timer fires or the next attempt starts, in ms since 1970 |
+//! | `sb`, `cb` | until when a call has to start and to close, in ms since 1970 |
 //! | `x` | seed or token, 16 hexadecimal digits |
 //! | `c` | class of an error; absent: success |
 //! | `pc` | parent-close policy; absent: cancel |
@@ -23,7 +24,8 @@
 //! | `d` | opaque body; absent: `null` |
 
 use super::{
-    Body, Command, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request, SourceLine,
+    Body, Command, Deadlines, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
+    SourceLine,
 };
 use crate::error::{CallError, ErrorClass};
 use serde::{Deserialize, Serialize};
@@ -89,6 +91,10 @@ struct Wire<'a> {
     id: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sb: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cb: Option<i64>,
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     x: Cow<'a, str>,
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
@@ -146,23 +152,27 @@ fn opaque_body(entry: &Entry) -> Option<Cow<'_, RawValue>> {
         Entry::Event { event, .. } => match event {
             Event::Done { outcome, .. } | Event::Stepped { outcome, .. } => match outcome {
                 Ok(body) => Some(Cow::Borrowed(body.raw())),
-                Err(error) => made(&ErrorBody {
-                    message: error.message.clone(),
-                    attempts: error.attempts,
-                    detail: error.detail.clone(),
-                }),
+                Err(error) => error_body(error),
             },
+            Event::Expired { error, .. } => error_body(error),
             Event::Signal { body, .. } | Event::Resolved { body, .. } => Some(Cow::Borrowed(body.raw())),
             Event::CancelRequested { reason } => made(reason),
-            Event::Started { .. } | Event::Fired { .. } | Event::TimedOut => None,
+            Event::Started { .. } | Event::Fired { .. } | Event::StartExpired { .. } | Event::TimedOut => None,
         },
         Entry::End { end, .. } => match end {
             End::Ok(body) => Some(Cow::Borrowed(body.raw())),
-            End::Failed(message) | End::Cancelled(message) | End::TimedOut(message) => made(message),
+            End::Failed(message) | End::Cancelled(message) | End::TimedOut(message) | End::Retried { message, .. } => {
+                made(message)
+            }
             End::Continued { .. } => None,
         },
         Entry::Command(_) | Entry::Cancel(_) | Entry::Patch(_) => None,
     }
+}
+
+fn error_body(error: &CallError) -> Option<Cow<'static, RawValue>> {
+    let CallError { message, attempts, detail, .. } = error.clone();
+    made(&ErrorBody { message, attempts, detail })
 }
 
 fn made<T: Serialize>(value: &T) -> Option<Cow<'static, RawValue>> {
@@ -180,7 +190,10 @@ fn fill<'a>(wire: &mut Wire<'a>, entry: &'a Entry) {
             wire.h = command.hash;
             wire.p = command.place.to_string().into();
             match &command.request {
-                Request::Call { job } => (wire.r, wire.id) = ("call".into(), job.to_string().into()),
+                Request::Call { job, deadlines: Deadlines { start_by, close_by } } => {
+                    (wire.r, wire.id) = ("call".into(), job.to_string().into());
+                    (wire.sb, wire.cb) = (start_by.map(Timestamp::as_ms), close_by.map(Timestamp::as_ms));
+                }
                 Request::Sleep { until } => (wire.r, wire.at) = ("sleep".into(), Some(until.as_ms())),
                 Request::Child { run, policy } => {
                     (wire.r, wire.id) = ("child".into(), run.to_string().into());
@@ -196,8 +209,10 @@ fn fill<'a>(wire: &mut Wire<'a>, entry: &'a Entry) {
         Entry::End { at, end } => {
             wire.t = Some(at.as_ms());
             wire.r = end.name().into();
-            if let End::Continued { kind, hash } = end {
-                (wire.n, wire.h) = (Cow::Borrowed(kind.as_ref()), *hash);
+            match end {
+                End::Continued { kind, hash } => (wire.n, wire.h) = (Cow::Borrowed(kind.as_ref()), *hash),
+                End::Retried { attempt, at, .. } => (wire.i, wire.at) = (*attempt, Some(at.as_ms())),
+                End::Ok(_) | End::Failed(_) | End::Cancelled(_) | End::TimedOut(_) => {}
             }
         }
     }
@@ -211,6 +226,11 @@ fn fill_event<'a>(wire: &mut Wire<'a>, event: &'a Event) {
             fill_class(wire, outcome);
         }
         Event::Fired { of } => (wire.r, wire.of) = ("fired".into(), Some(*of)),
+        Event::StartExpired { of } => (wire.r, wire.of) = ("start_expired".into(), Some(*of)),
+        Event::Expired { of, error } => {
+            (wire.r, wire.of) = ("expired".into(), Some(*of));
+            wire.c = error.class.name().into();
+        }
         Event::Stepped { key, outcome, place } => {
             wire.r = "stepped".into();
             wire.p = place.to_string().into();
@@ -254,7 +274,11 @@ fn read(wire: &Wire<'_>) -> Result<Entry, String> {
     };
     let end = |end: End| -> Result<Entry, String> { Ok(Entry::End { at: time(wire)?, end }) };
     Ok(match wire.r.as_ref() {
-        "call" => command(OpKind::Call, Request::Call { job: wire.id.parse().map_err(text)? }),
+        "call" => {
+            let (start_by, close_by) = (wire.sb.map(Timestamp::from_ms), wire.cb.map(Timestamp::from_ms));
+            let deadlines = Deadlines { start_by, close_by };
+            command(OpKind::Call, Request::Call { job: wire.id.parse().map_err(text)?, deadlines })
+        }
         "sleep" => command(OpKind::Sleep, Request::Sleep { until: Timestamp::from_ms(required(wire.at, "at")?) }),
         "child" => {
             let policy = match wire.pc.as_ref() {
@@ -271,6 +295,10 @@ fn read(wire: &Wire<'_>) -> Result<Entry, String> {
         "failed" => end(End::Failed(message(wire)?))?,
         "cancelled" => end(End::Cancelled(message(wire)?))?,
         "timed_out" => end(End::TimedOut(message(wire)?))?,
+        "retried" => {
+            let at = Timestamp::from_ms(required(wire.at, "at")?);
+            end(End::Retried { message: message(wire)?, attempt: wire.i, at })?
+        }
         "continued" => end(End::Continued { kind: owned(&wire.n), hash: wire.h })?,
         _ => Entry::Event { event: read_event(wire)?, at: time(wire)? },
     })
@@ -281,6 +309,8 @@ fn read_event(wire: &Wire<'_>) -> Result<Event, String> {
         "started" => Event::Started { seed: hex(&wire.x)? },
         "done" => Event::Done { of: required(wire.of, "of")?, outcome: read_outcome(wire)? },
         "fired" => Event::Fired { of: required(wire.of, "of")? },
+        "start_expired" => Event::StartExpired { of: required(wire.of, "of")? },
+        "expired" => Event::Expired { of: required(wire.of, "of")?, error: read_error(wire)? },
         "stepped" => {
             let place = SourceLine::stored(wire.p.as_ref());
             Event::Stepped { key: read_key(wire, OpKind::Run), outcome: read_outcome(wire)?, place }
@@ -297,11 +327,15 @@ fn read_outcome(wire: &Wire<'_>) -> Result<Outcome, String> {
     if wire.c.is_empty() {
         return Ok(Ok(body(wire)));
     }
+    read_error(wire).map(Err)
+}
+
+fn read_error(wire: &Wire<'_>) -> Result<CallError, String> {
     let ErrorBody { message, attempts, detail } = match wire.d {
         Some(raw) => serde_json::from_str(raw.get()).map_err(text)?,
         None => ErrorBody { message: String::new(), attempts: 0, detail: None },
     };
-    Ok(Err(CallError { class: ErrorClass::named(&wire.c), message, attempts, detail }))
+    Ok(CallError { class: ErrorClass::named(&wire.c), message, attempts, detail })
 }
 
 fn read_key(wire: &Wire<'_>, kind: OpKind) -> Key {

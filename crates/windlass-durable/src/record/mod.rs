@@ -128,6 +128,18 @@ pub enum Event {
         /// The number of its command.
         of: u64,
     },
+    /// The `schedule_to_start` of a call passed. The job is cancelled unless a worker has claimed it; then the call goes on.
+    StartExpired {
+        /// The number of its command.
+        of: u64,
+    },
+    /// The `schedule_to_close` of a call passed. The call has ended, and its job is cancelled.
+    Expired {
+        /// The number of its command.
+        of: u64,
+        /// The error of the call.
+        error: CallError,
+    },
     /// A local step ended. Steps have no command: this is their only record.
     Stepped {
         /// The step.
@@ -183,6 +195,8 @@ pub enum Request {
     Call {
         /// The id of the job.
         job: JobId,
+        /// Until when it has to start and to end.
+        deadlines: Deadlines,
     },
     /// A timer.
     Sleep {
@@ -196,6 +210,15 @@ pub enum Request {
         /// What becomes of the child when the parent does not wait for it any more.
         policy: ParentClosePolicy,
     },
+}
+
+/// Points in time that limit a call. `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    /// A job that no worker has claimed by then is cancelled.
+    pub start_by: Option<Timestamp>,
+    /// A call that has not ended by then ends, and its job is cancelled.
+    pub close_by: Option<Timestamp>,
 }
 
 /// What becomes of a child run when the future of the child is dropped, or when its parent ends.
@@ -226,6 +249,15 @@ pub enum End {
     Cancelled(String),
     /// The workflow returned `Cancelled` after the deadline of the run had passed.
     TimedOut(String),
+    /// The workflow returned an error, and its code is started again as a new segment with the same input.
+    Retried {
+        /// The error.
+        message: String,
+        /// The number of the next attempt; the first one is 1.
+        attempt: u32,
+        /// When it starts.
+        at: Timestamp,
+    },
     /// The workflow continued as a new segment. The input of that segment is not part of the history.
     Continued {
         /// The kind of the next segment, `name@version`.
@@ -243,6 +275,7 @@ impl End {
             Self::Failed(_) => "failed",
             Self::Cancelled(_) => "cancelled",
             Self::TimedOut(_) => "timed_out",
+            Self::Retried { .. } => "retried",
             Self::Continued { .. } => "continued",
         }
     }
@@ -265,7 +298,7 @@ pub enum Entry {
     Cancel(Vec<u64>),
     /// The code took the new branch of `patched`.
     Patch(Key),
-    /// The end of the run or of the segment. After [`End::Continued`] the next segment follows in the same history.
+    /// The end of the run or of the segment. After [`End::Continued`] and [`End::Retried`] the next segment follows in the same history.
     End {
         /// When it was decided.
         at: Timestamp,
@@ -322,6 +355,8 @@ fn describe_event(event: &Event) -> String {
         Event::Started { .. } => "the start".into(),
         Event::Done { of, .. } => format!("the end of command {of}"),
         Event::Fired { of } => format!("the firing of timer {of}"),
+        Event::StartExpired { of } => format!("the schedule_to_start of command {of}"),
+        Event::Expired { of, .. } => format!("the schedule_to_close of command {of}"),
         Event::Stepped { key, .. } => format!("the end of {key}"),
         Event::Signal { name, .. } => format!("the signal `{name}`"),
         Event::Resolved { token, .. } => format!("the resolution of promise {token:016x}"),

@@ -1,10 +1,10 @@
 //! Calls: jobs on their queues.
 
 use super::Wf;
-use super::leaf::{Leaf, NewCommand, Next};
+use super::leaf::{Leaf, NewCommand, Next, Times};
 use crate::error::{CallError, ErrorClass};
 use crate::exec::{CodePlace, Ctx, Start, Timeouts};
-use crate::record::{Body, Key, Name, OpKind, Request, input_hash};
+use crate::record::{Body, Deadlines, Key, Name, OpKind, Request, input_hash};
 use crate::span::Span;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -142,25 +142,31 @@ impl<T> Call<T> {
         self.options(|options| options.timeout(Duration::from_millis(ms)))
     }
 
-    /// Sets how long it may wait for its first attempt.
+    /// Sets how long it may wait until a worker claims its job, counted from the call, a delay included. When the time is over
+    /// and no worker has claimed it, the job is cancelled and never starts, and the call ends with an error of the class
+    /// [`TimedOut`](ErrorClass::TimedOut). A job that was claimed by then may be tried again as often as it likes.
     #[track_caller]
     pub fn schedule_to_start(self, time: impl Span) -> Self {
         let ms = time.to_ms();
         self.timeouts(|timeouts| timeouts.schedule_to_start_ms = Some(ms))
     }
 
-    /// Sets how long it may take over all attempts, waiting included.
+    /// Sets how long it may take from the call to its end: waiting, all attempts and the time between them included. Then the
+    /// call ends with an error of the class [`TimedOut`](ErrorClass::TimedOut), and its job is cancelled. A result that the
+    /// store got in time counts, even if the run acts on it later.
     #[track_caller]
     pub fn schedule_to_close(self, time: impl Span) -> Self {
         let ms = time.to_ms();
         self.timeouts(|timeouts| timeouts.schedule_to_close_ms = Some(ms))
     }
 
-    /// Sets how long an attempt may go without a heartbeat.
+    /// Sets how long an attempt may go without a heartbeat or a report of progress by its handler. Its worker then ends the attempt
+    /// like one that takes longer than its timeout.
     #[track_caller]
     pub fn heartbeat(self, time: impl Span) -> Self {
         let ms = time.to_ms();
-        self.timeouts(|timeouts| timeouts.heartbeat_ms = Some(ms))
+        let this = self.options(|options| options.heartbeat(Duration::from_millis(ms)));
+        this.timeouts(|timeouts| timeouts.heartbeat_ms = Some(ms))
     }
 
     /// Gives the call an identity of its own, in place of its position among the calls of its kind.
@@ -207,13 +213,19 @@ impl NewCall {
         }
         let hash = input_hash(input.as_json());
         let kind = key.name.clone();
-        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, now| {
+        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, Times { now, clock }| {
             let payload = Payload::new(JSON, input.into_bytes());
             let (spec, due) = options.into_spec(queue, &kind, payload).map_err(|error| invalid(&error))?;
             let spec = JobSpec { run: Some(shared.id), dedup: None, custom_id: None, ..spec };
             spec.check().and_then(|()| due.check()).map_err(|error| invalid(&error))?;
             let job = shared.host.job_id(shared.id, number, now);
-            Ok((Request::Call { job }, Some(Start::Job { number, job, spec: Box::new(spec), due, timeouts })))
+            let deadline = |ms: Option<u64>| ms.map(|ms| clock.plus_ms(ms));
+            let start_by = deadline(timeouts.schedule_to_start_ms);
+            let deadlines = Deadlines { start_by, close_by: deadline(timeouts.schedule_to_close_ms) };
+            Ok((
+                Request::Call { job, deadlines },
+                Some(Start::Job { number, job, spec: Box::new(spec), due, timeouts }),
+            ))
         })
     }
 }

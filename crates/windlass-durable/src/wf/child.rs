@@ -2,10 +2,11 @@
 
 use super::Wf;
 use super::call::{encode, invalid};
-use super::leaf::{Leaf, NewCommand, Next};
+use super::leaf::{Leaf, NewCommand, Next, Times};
 use crate::error::{CallError, ErrorClass};
 use crate::exec::{CancelTarget, CodePlace, Ctx, Start};
 use crate::record::{Body, Key, Name, OpKind, ParentClosePolicy, Request, input_hash};
+use crate::retry::RunRetry;
 use crate::span::Span;
 use crate::workflow::{Running, Workflow};
 use serde::de::DeserializeOwned;
@@ -17,6 +18,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
+use windlass_core::retry::RetryPolicy;
 
 /// The future of a child workflow. The child is created by the commit that follows the first poll.
 ///
@@ -36,6 +38,7 @@ struct NewChild {
     policy: ParentClosePolicy,
     name: Option<String>,
     timeout_ms: Option<u64>,
+    retry: RunRetry,
 }
 
 impl Wf {
@@ -66,7 +69,8 @@ impl Wf {
     ) -> Child<T> {
         let (leaf, ctx) = self.leaf(OpKind::Child, place);
         let key = Self::key(ctx.as_ref(), OpKind::Child, name);
-        let new = NewChild { key, version, input, policy: ParentClosePolicy::default(), name: None, timeout_ms: None };
+        let (policy, retry) = (ParentClosePolicy::default(), RunRetry::default());
+        let new = NewChild { key, version, input, policy, name: None, timeout_ms: None, retry };
         Child { leaf, new: Some(Box::new(new)), output: PhantomData }
     }
 }
@@ -95,6 +99,24 @@ impl<T> Child<T> {
         let ms = time.to_ms();
         if let Some(new) = &mut self.new {
             new.timeout_ms = Some(ms);
+        }
+        self
+    }
+
+    /// Sets how often the code of the child may be tried; once by default. The child ends when an attempt succeeds, when the last
+    /// one has failed, or when it is cancelled, times out or is terminated.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        if let Some(new) = &mut self.new {
+            new.retry.attempts = Some(attempts);
+        }
+        self
+    }
+
+    /// Sets how long to wait between the attempts; by default 1 s, doubling up to 1 h. It sets three attempts unless
+    /// [`attempts`](Self::attempts) sets another number.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        if let Some(new) = &mut self.new {
+            new.retry.policy = Some(policy);
         }
         self
     }
@@ -131,7 +153,7 @@ impl<T: DeserializeOwned> Future for Child<T> {
 
 impl NewChild {
     fn begin(self, leaf: &mut Leaf, ctx: &Ctx, cx: &Context<'_>) -> Result<(), CallError> {
-        let Self { key, version, input, policy, name, timeout_ms } = self;
+        let Self { key, version, input, policy, name, timeout_ms, retry } = self;
         let shared = leaf.shared.clone();
         let (input, bytes_max) = (input?, shared.limits.input_bytes_max);
         if input.len() > bytes_max {
@@ -149,11 +171,12 @@ impl NewChild {
             Some(version) => format!("{}@{version}", key.name),
             None => key.name.to_string(),
         };
-        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, now| {
+        leaf.begin(ctx, cx, NewCommand { key, hash }, |number, Times { now, .. }| {
             let kind = Kind::new(&kind).map_err(|error| invalid(&error))?;
+            retry.check().map_err(|error| invalid(&error))?;
             let run = named.unwrap_or_else(|| shared.host.run_id(shared.id, number, now));
             let input = input.into_bytes();
-            let start = Start::Child { number, run, name, kind, input, policy, timeout_ms };
+            let start = Start::Child { number, run, name, kind, input, policy, timeout_ms, retry };
             Ok((Request::Child { run, policy }, Some(start)))
         })
     }

@@ -4,7 +4,7 @@ use crate::error::CallError;
 use crate::exec::{
     CancelTarget, CodePlace, Ctx, NewOp, Op, OpId, OpState, Replayed, Shared, Start, State, current, lock,
 };
-use crate::record::{Command, Key, Name, OpKind, Outcome, ParentClosePolicy, Request, SourceLine};
+use crate::record::{Command, Deadlines, Key, Name, OpKind, Outcome, ParentClosePolicy, Request, SourceLine};
 use crate::stuck::Stuck;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -29,6 +29,15 @@ pub(super) enum Next {
     Done(Outcome),
     /// Nothing: the run is dead.
     Dead,
+}
+
+/// When a command is made.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// The time of the event.
+    pub(super) now: Timestamp,
+    /// The time of the store, if it is known to be later.
+    pub(super) clock: Timestamp,
 }
 
 /// A command to make at the first poll.
@@ -77,6 +86,7 @@ impl Leaf {
             waker: cx.waker().clone(),
             number: None,
             until: None,
+            close_by: None,
             target: None,
             policy: ParentClosePolicy::default(),
             token: 0,
@@ -91,7 +101,7 @@ impl Leaf {
         ctx: &Ctx,
         cx: &Context<'_>,
         command: NewCommand,
-        make: impl FnOnce(u64, Timestamp) -> Result<(Request, Option<Start>), CallError>,
+        make: impl FnOnce(u64, Times) -> Result<(Request, Option<Start>), CallError>,
     ) -> Result<(), CallError> {
         let NewCommand { key, hash } = command;
         let shared = self.shared.clone();
@@ -100,7 +110,11 @@ impl Leaf {
             return Ok(());
         }
         // What the history has was possible when it was made.
-        let made = if state.expects(&key) { None } else { Some(make(state.next_number(), state.now)?) };
+        let made = if state.expects(&key) {
+            None
+        } else {
+            Some(make(state.next_number(), Times { now: state.now, clock: state.call_time() })?)
+        };
         let op = self.new_op(ctx, cx, key.name.clone());
         let (number, request) = match (state.replay_command(&key, hash, self.place), made) {
             (Replayed::Found(number, request), _) => (number, request),
@@ -158,12 +172,12 @@ impl Leaf {
 }
 
 fn with_request(op: NewOp, request: Request) -> NewOp {
-    let (until, policy) = match request {
-        Request::Sleep { until } => (Some(until), ParentClosePolicy::Cancel),
-        Request::Child { policy, .. } => (None, policy),
-        Request::Call { .. } => (None, ParentClosePolicy::Cancel),
+    let op = match request {
+        Request::Sleep { until } => NewOp { until: Some(until), ..op },
+        Request::Child { policy, .. } => NewOp { policy, ..op },
+        Request::Call { deadlines: Deadlines { start_by, close_by }, .. } => NewOp { until: start_by, close_by, ..op },
     };
-    NewOp { until, policy, target: request.target(), ..op }
+    NewOp { target: request.target(), ..op }
 }
 
 impl Drop for Leaf {

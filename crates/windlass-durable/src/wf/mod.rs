@@ -81,6 +81,14 @@ impl Wf {
         lock(&self.shared.state).now
     }
 
+    /// The number of the attempt of the code, from 1. It is greater than 1 if the run was started with attempts and has failed
+    /// before. A segment that continued as new begins with 1.
+    #[track_caller]
+    pub fn attempt(&self) -> u32 {
+        self.shared.check("attempt");
+        lock(&self.shared.state).failed_attempts + 1
+    }
+
     /// A random number that is the same in every replay.
     #[track_caller]
     pub fn random(&self) -> u64 {

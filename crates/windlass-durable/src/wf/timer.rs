@@ -1,7 +1,7 @@
 //! Timers.
 
 use super::Wf;
-use super::leaf::{Leaf, NewCommand, Next};
+use super::leaf::{Leaf, NewCommand, Next, Times};
 use crate::error::Cancelled;
 use crate::record::{Key, Name, OpKind, Request};
 use crate::span::Span;
@@ -58,7 +58,7 @@ impl Future for Sleep {
                         Until::After(ms) => now.plus_ms(ms),
                         Until::At(time) => time,
                     };
-                    let make = |_, now| Ok((Request::Sleep { until: until(now) }, None));
+                    let make = |_, times: Times| Ok((Request::Sleep { until: until(times.now) }, None));
                     if this.leaf.begin(&ctx, cx, NewCommand { key, hash: 0 }, make).is_err() {
                         return Poll::Ready(Err(Cancelled));
                     }

@@ -110,7 +110,7 @@ fn open_work_is_read_from_the_history() {
     let work = OpenWork::of(0, &open.history);
     let is_last = |record: &&Record| matches!(record.entry, Entry::Command(_));
     let Some(Record { entry: Entry::Command(last), .. }) = open.history.iter().rfind(is_last) else { panic!() };
-    let Request::Call { job } = last.request else { panic!() };
+    let Request::Call { job, .. } = last.request else { panic!() };
     assert_eq!(work.jobs, [job]);
     assert_eq!(work.children.len(), 1);
     assert_eq!(work.children[0].1, ParentClosePolicy::Abandon);

@@ -3,15 +3,16 @@
 //! `WINDLASS_TEST_GOLDEN=write` writes files that do not exist. Files that exist are never written: a change of the format that
 //! breaks one of them breaks stored runs.
 
-use super::support::{A, B, JsonResult, Ping, State, World, body, opening, wf};
+use super::support::{A, B, JsonResult, NEVER_CLAIMED, Ping, State, World, body, opening, wf};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
 use windlass_durable::{
-    AnyWorkflow, CallError, ErrorClass, ItemBody, ParentClosePolicy, PromiseToken, Run, Wf, decode_history, join,
-    select,
+    AnyWorkflow, CallError, ErrorClass, ItemBody, ParentClosePolicy, PromiseToken, Run, RunRetry, Wf, decode_history,
+    join, select,
 };
 
 /// Uses every type of command and event.
@@ -44,6 +45,41 @@ async fn continues(wf: Wf, n: u64) -> Result<u64, windlass_durable::Error> {
     }
     wf.call(A(1)).await?;
     wf.continue_as_new(continues, 1).await
+}
+
+/// Calls whose timeouts pass, and calls that end in time.
+async fn times_out(wf: Wf) -> JsonResult {
+    let ok = wf.call(A(1)).schedule_to_start("1m").schedule_to_close("1h");
+    let unclaimed = wf.call_named(NEVER_CLAIMED, json!(1)).schedule_to_start("1s");
+    let late = wf.call_named("late", json!(1)).schedule_to_close("2s");
+    let (ok, unclaimed, late) = join!(ok, unclaimed, late);
+    let message =
+        |ended: Result<serde_json::Value, CallError>| ended.map_err(|error| (error.class.name(), error.message));
+    Ok(json!([ok?, message(unclaimed).unwrap_err(), message(late).unwrap_err()]))
+}
+
+/// Fails once, with a message that it has not received.
+fn retried_world() -> World {
+    let mut world = World::new(
+        wf(|wf| async move {
+            wf.sleep("10ms").await?;
+            match wf.attempt() {
+                1 => Err("no luck \"x\"".into()),
+                attempt => Ok(json!([attempt, wf.recv::<Ping>().await?.0, wf.recv::<Ping>().await?.0])),
+            }
+        }),
+        &json!(null),
+    );
+    world.retry = RunRetry { attempts: Some(2), policy: Some(RetryPolicy::Fixed { delay_ms: 1_000 }) };
+    world.signal(5, &Ping(1));
+    world.signal(500, &Ping(2));
+    world
+}
+
+fn timeouts_world() -> World {
+    let mut world = World::new(wf(times_out), &json!(null));
+    world.activity = Arc::new(|job| (if job.key.name == "A" { 1 } else { 10_000 }, Ok(job.input.clone())));
+    world
 }
 
 fn everything_world(ping: u64) -> World {
@@ -87,12 +123,14 @@ fn cases() -> Vec<(&'static str, Arc<dyn AnyWorkflow>, World)> {
         continued.at(1, ItemBody::Signal { name: "ping".into(), body: body(&i), id });
     }
     let worlds =
-        [("ok", ok), ("cancelled", cancelled), ("timed_out", late), ("failed", failed), ("continued", continued)];
+        [("ok", ok), ("cancelled", cancelled), ("timed_out", late), ("failed", failed), ("continued", continued)]
+            .into_iter()
+            .chain([("call_timeouts", timeouts_world()), ("retried", retried_world())]);
     let run = |(name, mut world): (&'static str, World)| {
         assert!(matches!(world.go(), State::Ended(_)), "{name}\n{}", world.print());
         (name, world.workflow.clone(), world)
     };
-    worlds.into_iter().map(run).collect()
+    worlds.map(run).collect()
 }
 
 fn file(name: &str) -> PathBuf {
@@ -137,13 +175,16 @@ fn golden_histories_decode_and_replay() {
         "continued",
         "deadline",
         "done",
+        "expired",
         "failed",
         "fired",
         "ok",
         "patch",
         "resolved",
+        "retried",
         "signal",
         "sleep",
+        "start_expired",
         "started",
         "stepped",
         "timed_out",

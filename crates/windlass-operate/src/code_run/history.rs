@@ -137,7 +137,7 @@ fn time(entry: &Entry) -> Option<Timestamp> {
 fn text(record: &Record) -> String {
     let detail = match &record.entry {
         Entry::Command(command) => match command.request {
-            Request::Call { job } => format!(", job {job}"),
+            Request::Call { job, .. } => format!(", job {job}"),
             Request::Sleep { until } => format!(" until {until}"),
             Request::Child { run, .. } => format!(", run {run}"),
             _ => String::new(),
@@ -147,6 +147,9 @@ fn text(record: &Record) -> String {
         Entry::End { end: End::Ok(value), .. } => format!(" with {}", short(value)),
         Entry::End { end: End::Failed(error) | End::Cancelled(error) | End::TimedOut(error), .. } => {
             format!(", {error}")
+        }
+        Entry::End { end: End::Retried { message, attempt, at }, .. } => {
+            format!(", attempt {attempt} at {at}: {message}")
         }
         _ => String::new(),
     };
@@ -161,6 +164,7 @@ fn event_detail(event: &Event) -> String {
         Event::Done { outcome: Err(error), .. } | Event::Stepped { outcome: Err(error), .. } => {
             format!(" with the error `{}`: {}", error.class, error.message)
         }
+        Event::Expired { error, .. } => format!(" with the error {}: {}", error.class, error.message),
         Event::Signal { body, .. } | Event::Resolved { body, .. } => format!(" with {}", short(body)),
         Event::CancelRequested { reason } => format!(": {reason}"),
         _ => String::new(),

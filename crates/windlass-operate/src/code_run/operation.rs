@@ -199,7 +199,7 @@ impl Operation {
     fn command(number: u64, at: Option<Timestamp>, command: &Command) -> Self {
         let of = |kind| Self { started_at: at, ..Self::new(number, kind, OperationState::Open) };
         let operation = match command.request {
-            Request::Call { job } => Self { job_id: Some(job), ..of(OperationKind::Call) },
+            Request::Call { job, .. } => Self { job_id: Some(job), ..of(OperationKind::Call) },
             Request::Sleep { until } => Self { fires_at: Some(until), ..of(OperationKind::Timer) },
             Request::Child { run, .. } => Self { run_id: Some(run), ..of(OperationKind::Child) },
             // A request of a later version.
@@ -249,7 +249,9 @@ pub fn group(records: &[NumberedRecord]) -> Vec<Operation> {
             }
             Entry::Cancel(numbers) => {
                 for number in numbers {
-                    if let Some(operation) = operations.get_mut(number) {
+                    // A call that has expired is cancelled, too.
+                    let open = operations.get_mut(number).filter(|operation| operation.state == OperationState::Open);
+                    if let Some(operation) = open {
                         (operation.state, operation.ended_at) = (OperationState::Cancelled, now);
                     }
                 }
@@ -270,6 +272,12 @@ fn apply(operations: &mut BTreeMap<u64, Operation>, number: u64, at: Timestamp, 
         Event::Done { of, outcome } => {
             if let Some(operation) = operations.get_mut(of) {
                 operation.end(at, outcome);
+            }
+            return;
+        }
+        Event::Expired { of, error } => {
+            if let Some(operation) = operations.get_mut(of) {
+                operation.end(at, &Err(error.clone()));
             }
             return;
         }
@@ -296,7 +304,7 @@ fn apply(operations: &mut BTreeMap<u64, Operation>, number: u64, at: Timestamp, 
             Operation { name: reason.clone(), ..Operation::event(number, at, OperationKind::CancelRequest) }
         }
         Event::TimedOut => Operation::event(number, at, OperationKind::Deadline),
-        // The start of the segment, and events of a later version.
+        // The start of the segment, a call that may go on if its job has started, and events of a later version.
         _ => return,
     };
     operations.insert(number, new);

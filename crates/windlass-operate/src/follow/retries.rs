@@ -57,7 +57,7 @@ impl Retry {
     }
 
     fn text(&self) -> String {
-        let job::Failure { class, message, attempt, at } = &self.failure;
+        let job::Failure { class, message, attempt, at, .. } = &self.failure;
         let again = match self.due_at.filter(|due| due > at) {
             Some(due) => format!("again in {}", rough_duration(due.ms_since(*at))),
             None => "again".to_owned(),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn failure(class: FailureClass, attempt: u32, at: i64) -> job::Failure {
-        job::Failure { class, message: "no luck\nat all".to_owned(), attempt, at: Timestamp::from_ms(at) }
+        job::Failure { class, message: "no luck\nat all".to_owned(), attempt, at: Timestamp::from_ms(at), detail: None }
     }
 
     #[test]

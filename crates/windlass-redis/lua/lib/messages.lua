@@ -2,6 +2,7 @@
 
 -- Unread messages of a run, and how many message ids it keeps; the same as UNREAD_MESSAGES_MAX and MESSAGE_IDS_KEPT of the contract.
 local UNREAD_MAX, IDS_KEPT = 10000, 1000
+E.UNREAD_MAX = UNREAD_MAX
 
 -- A field of the inboxes as this step leaves it.
 local function inbox_now(field)
@@ -20,6 +21,11 @@ local function keep_id(r, id)
   r.ids = number + 1
 end
 
+-- Whether a message of this id was delivered to a run, as far as it is kept.
+function E.knows_message(r, id)
+  return inbox_now(r.seq .. '#' .. id)
+end
+
 -- Tells the parent of a run, if it has one that has not ended, that the run has ended. `result` as it is kept, or `-`.
 function E.tell_end(r, result)
   E.ended[#E.ended + 1] = r.id
@@ -36,7 +42,7 @@ function E.send_to_run(run, flags_and_id, body)
   if not r then return 'missing' end
   if r.broken then return 'corrupt' end
   local flags, id = match(flags_and_id, '^([^#]*)#?(.*)$')
-  if id ~= '' and inbox_now(r.seq .. '#' .. id) then return 'ok' end
+  if id ~= '' and E.knows_message(r, id) then return 'ok' end
   local reopens, ended_with = match(flags, 'r') ~= nil, match(flags, 'e(%d+)')
   if ended_with and r.state == 'R' then return 'running' end
   if ended_with and r.history ~= tonumber(ended_with) then return 'changed' end

@@ -1,6 +1,7 @@
 -- Runs to create. Each: id, fingerprint, kind, name, hash of its definition, how long it is kept, definition, input, and its step as
 -- steps.lua reads it. Behind how long it is kept may stand: letters (`-` none, `j` ends of its jobs come with results, `a` an ended
--- run of this id starts again, `s` unless it succeeded), its parent or `-`, its labels as JSON or `-`.
+-- run of this id starts again, `s` unless it succeeded, `m` messages follow its step), its parent or `-`, its labels as JSON or `-`.
+-- Messages are counted; each: flags as in messages.lua, body.
 
 -- Reads a run; what may be large stays where it is.
 function E.read_new_run(all)
@@ -14,6 +15,10 @@ function E.read_new_run(all)
     run.job_results = match(run.letters, 'j') and true
   end
   run.step = E.read_step(all)
+  if run.letters and match(run.letters, 'm') then
+    run.messages = {}
+    for i = 1, E.num() do run.messages[i] = { E.arg(), E.arg() } end
+  end
   all.runs[#all.runs + 1] = run.id
   return run
 end
@@ -47,12 +52,27 @@ local function begin_again(r, run)
   E.hput(E.RUNS, r.id .. ':r', false)
   return r
 end
+-- Puts the messages of a creation into the inbox of the run that is there, if it goes on or has had them all. Nil, and nothing was
+-- changed, if it is not a matter of messages.
+local function take_messages(known, messages)
+  local unknown = {}
+  for _, message in ipairs(messages) do
+    if not E.knows_message(known, match(message[1], '#(.*)$')) then unknown[#unknown + 1] = message end
+  end
+  if #unknown == 0 then return 'existing' end
+  if known.state ~= 'R' then return nil end
+  if (known.unread or 0) + #unknown > E.UNREAD_MAX then return 'full' end
+  for _, message in ipairs(unknown) do E.send_to_run(known.id, message[1], message[2]) end
+  return 'existing'
+end
 -- Creates a run together with its first step; answers what became of it.
 function E.create_run(run)
   local known = E.run(run.id)
   local answer = 'created'
   if known then
     if known.broken then return 'taken' end
+    local taken = run.messages and take_messages(known, run.messages)
+    if taken then return taken end
     if known.fingerprint == run.fingerprint then return 'existing' end
     answer = reuse(known, run.letters)
     if answer ~= 'restarted' then return answer end
@@ -64,6 +84,7 @@ function E.create_run(run)
   E.hput(E.RUNS, r.id .. ':d', ARGV[run.at + 1])
   E.hput(E.RUNS, r.id .. ':i', ARGV[run.at + 2])
   E.make_step(r, run.step, nil)
+  for _, message in ipairs(run.messages or {}) do E.send_to_run(r.id, message[1], message[2]) end
   return answer
 end
 

@@ -2,7 +2,8 @@
 -- stuck, summary; then counted: entries of the history, jobs to cancel, messages (run, flags as in messages.lua, body), and jobs as
 -- create.lua reads them; then `-`, or letters of what few steps have, and in this order: `p` and the published values, `l` and the
 -- labels, both as JSON; `r` and the result as it is kept; `e` and the error; `s`, the kind and the input of a new segment, and how
--- many entries of the step come before it; `c` and, counted, runs to create as new_runs.lua reads them.
+-- many entries of the step come before it; `c` and, counted, runs to create as new_runs.lua reads them; `u` and, counted, jobs to cancel
+-- unless a worker has ever claimed them.
 
 -- Reads what few steps have.
 local function read_rare(s, letters, all)
@@ -14,9 +15,16 @@ local function read_rare(s, letters, all)
     s.segment = { kind = E.arg(), input_at = E.at + 1, before = tonumber(ARGV[E.at + 2]) }
     E.at = E.at + 2
   end
-  if not match(letters, 'c') then return end
-  s.children = {}
-  for i = 1, E.num() do s.children[i] = E.read_new_run(all) end
+  if match(letters, 'c') then
+    s.children = {}
+    for i = 1, E.num() do s.children[i] = E.read_new_run(all) end
+  end
+  if not match(letters, 'u') then return end
+  s.unclaimed = {}
+  for i = 1, E.num() do
+    s.unclaimed[i] = E.arg()
+    all.cancel[#all.cancel + 1] = s.unclaimed[i]
+  end
 end
 -- Reads a step; what may be large stays where it is.
 function E.read_step(all)
@@ -68,6 +76,16 @@ local function wake_time(text)
   return delay and now + tonumber(delay) or tonumber(text)
 end
 
+-- Cancels jobs of a run that have not ended: all of them, or those that no worker has claimed.
+local function cancel_jobs(r, ids, is_unclaimed)
+  E.flush_created()
+  for _, id in ipairs(ids) do
+    local j = E.readable(id)
+    if j and j.run == r.id and not E.has_flag(j, 'q') and j.state ~= 'C' and not j.cancel and not (is_unclaimed and j.claimed) then
+      E.cancel(j)
+    end
+  end
+end
 -- The part of a step that concerns jobs and other runs.
 local function make_others(r, s)
   -- A step may cancel the jobs that it starts.
@@ -75,11 +93,8 @@ local function make_others(r, s)
   if s.children then
     for _, child in ipairs(s.children) do E.create_child(r, child) end
   end
-  if #s.cancel > 0 then E.flush_created() end
-  for _, id in ipairs(s.cancel) do
-    local j = E.readable(id)
-    if j and j.run == r.id and not E.has_flag(j, 'q') and j.state ~= 'C' and not j.cancel then E.cancel(j) end
-  end
+  if #s.cancel > 0 then cancel_jobs(r, s.cancel) end
+  if s.unclaimed then cancel_jobs(r, s.unclaimed, true) end
   for _, message in ipairs(s.messages) do E.send_to_run(message[1], message[2], message[3]) end
 end
 -- Adds the entries of a step to the history, and begins a new segment if the step says so.

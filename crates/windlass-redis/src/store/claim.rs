@@ -3,7 +3,7 @@
 use super::RedisStore;
 use super::enqueue::unreadable_queue;
 use crate::link::Call;
-use crate::record::{Head, class_name, escape, result_text};
+use crate::record::{Head, class_name, message_text, result_text};
 use crate::reply::{Items, hex_time, maybe_time, number, odd, sound, state, text, time};
 use crate::scripts::AT;
 use bytes::Bytes;
@@ -293,7 +293,7 @@ fn add_outcome(call: &mut Call<'_>, outcome: &Outcome) -> Result<()> {
                 Retry::AfterMs(ms) => call.arg_fmt(format_args!("{} {ms}", class_name(failure.class))),
                 Retry::Never => call.arg_fmt(format_args!("{} -", class_name(failure.class))),
             };
-            call.arg(escape(&failure.message));
+            call.arg(message_text(&failure));
         }
         OutcomeKind::Release { started } => {
             call.arg(if *started { "1" } else { "0" }).arg("");

@@ -196,7 +196,7 @@ pub(crate) async fn wait_for_end(store: &dyn Store, run: RunId) {
     }
 }
 
-fn raw<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<Box<RawValue>> {
+pub(super) fn raw<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<Box<RawValue>> {
     to_raw_value(value).map_err(|error| Error::invalid(field, error.to_string()))
 }
 

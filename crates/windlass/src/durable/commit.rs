@@ -79,7 +79,7 @@ impl Decision<'_> {
         if chunks.is_empty() {
             return if lease == Lease::Kept { Ok(Committed::Kept) } else { self.release(lease).await };
         }
-        if ended.as_ref().is_some_and(|end| !matches!(end, End::Continued { .. })) {
+        if ended.is_some() && next.is_none() {
             split_end(&mut chunks);
         }
         let mut chunks = chunks.into_iter().peekable();
@@ -108,6 +108,7 @@ impl Decision<'_> {
 
     async fn commit_chunk(&mut self, mut chunk: Chunk, ending: Option<Ending>, lease: Lease) -> Result<()> {
         let mut step = step_of(self.state.id, &mut chunk)?;
+        let starts_at = ending.as_ref().and_then(|ending| ending.next.as_ref()?.starts_at);
         if let Some(Ending { end, next }) = ending {
             close(&mut step, chunk.first, end, next)?;
         }
@@ -115,7 +116,7 @@ impl Decision<'_> {
         step.summary = self.summary();
         if step.state == RunState::Running {
             let is_due = step.segment.is_some() || lease == Lease::Handed;
-            step.wake = if is_due { Some(Due::Now) } else { self.wake() };
+            step.wake = if is_due { Some(starts_at.map_or(Due::Now, Due::At)) } else { self.wake() };
         }
         let keeps_lease = lease == Lease::Kept;
         let children = chunk.cancel_children.into_iter().map(CancelTarget::Child);
@@ -188,16 +189,19 @@ fn split_end(chunks: &mut Vec<Chunk>) {
     let Some(end) = last.records.pop() else { return };
     let first = last.first + last.records.len() as u64;
     last.has_more = true;
-    let (records, starts, takes) = (vec![end], Vec::new(), Vec::new());
-    let (cancel_jobs, cancel_children) = (Vec::new(), Vec::new());
-    chunks.push(Chunk { first, records, starts, cancel_jobs, cancel_children, takes, has_more: false });
+    chunks.push(Chunk { first, records: vec![end], ..Chunk::default() });
 }
 
 /// What a run waits for, in short.
 fn summary(run: &Run, turn: &Turn) -> String {
-    if let Some(end) = &turn.ended {
-        return end.name().to_owned();
+    match &turn.ended {
+        Some(End::Retried { message, attempt, .. }) => return format!("waits for attempt {attempt}, after: {message}"),
+        Some(end) => return end.name().to_owned(),
+        None if run.has_started() => {}
+        None if run.attempt() > 1 => return format!("waits for attempt {}", run.attempt()),
+        None => return "has not started".to_owned(),
     }
+    let attempt = if run.attempt() > 1 { format!("attempt {}: ", run.attempt()) } else { String::new() };
     let waits: Vec<String> = run
         .pending(4)
         .iter()
@@ -207,8 +211,8 @@ fn summary(run: &Run, turn: &Turn) -> String {
         })
         .collect();
     match waits.len() {
-        0 => "runs".to_owned(),
-        4 => format!("waits for {} and more", waits[..3].join(", ")),
-        _ => format!("waits for {}", waits.join(", ")),
+        0 => format!("{attempt}runs"),
+        4 => format!("{attempt}waits for {} and more", waits[..3].join(", ")),
+        _ => format!("{attempt}waits for {}", waits.join(", ")),
     }
 }

@@ -19,7 +19,7 @@ use windlass_core::job::Due;
 use windlass_core::store::{RUN_TEXT_BYTES_MAX, RunRead, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
-use windlass_durable::{Item, ItemBody, Opening, Record, Run, RunProbe, Stuck, Turn, decode_history};
+use windlass_durable::{Item, ItemBody, Opening, Record, Run, RunOptions, RunProbe, Stuck, Turn, decode_history};
 
 /// After so many engines that ended without a commit a run is stuck: its code ends the process.
 const STALLS_MAX: u32 = 3;
@@ -142,7 +142,7 @@ impl<'d> Decision<'d> {
 
     /// Opens the run if it is not in memory, and feeds items to it.
     async fn run_turn(&mut self, mut items: Vec<Item>) -> Result<Decided> {
-        let until = self.known_to;
+        let (until, now, retry) = (self.known_to, self.now(), self.state.retry.clone());
         if let Some(deadline) = self.state.deadline.filter(|deadline| *deadline <= until) {
             // The executor ignores it if the history has it already.
             let at = items.iter().position(|item| item.at > deadline).unwrap_or(items.len());
@@ -155,9 +155,10 @@ impl<'d> Decision<'d> {
         let work = move || {
             let mut run = match (run, opening) {
                 (Some(run), _) => run,
-                (None, Some(opening)) => open(opening, &opened)?,
+                (None, Some(opening)) => open(opening, RunOptions { clock: now, retry }, &opened)?,
                 (None, None) => return Err(Stuck::Misuse("a run without its history".to_owned())),
             };
+            run.set_clock(now);
             let turn = run.turn(items, until)?;
             Ok((run, turn))
         };
@@ -297,6 +298,6 @@ impl<'d> Decision<'d> {
 }
 
 /// Opens a run. Its probe is stored before the code is replayed, which may block.
-fn open(opening: Opening, probe: &Mutex<Option<RunProbe>>) -> std::result::Result<Run, Stuck> {
-    Run::open_observed(opening, |opened| *probe.lock() = Some(opened))
+fn open(opening: Opening, options: RunOptions, probe: &Mutex<Option<RunProbe>>) -> std::result::Result<Run, Stuck> {
+    Run::open_with(opening, options, |opened| *probe.lock() = Some(opened))
 }

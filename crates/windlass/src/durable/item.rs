@@ -1,6 +1,7 @@
 //! Items of the inbox as the executor takes them.
 
 use super::message::Message;
+use crate::error::too_large_detail;
 use serde_json::value::RawValue;
 use windlass_core::job::{FailureClass, State};
 use windlass_core::payload::{JSON, Payload};
@@ -46,15 +47,18 @@ fn message(id: Option<String>, text: &str) -> Result<Option<ItemBody>, String> {
 }
 
 pub(super) fn job_ended(end: JobEnd) -> ItemBody {
-    let JobEnd { job, state, attempt, error, class, result, .. } = end;
+    let JobEnd { job, state, attempt, error, class, detail, result, .. } = end;
     let failed = |class, text: &str| {
         let message = error.clone().unwrap_or_else(|| text.to_owned());
-        Err(CallError { attempts: attempt, ..CallError::new(class, message) })
+        Err(CallError { attempts: attempt, detail: detail.clone(), ..CallError::new(class, message) })
     };
     let outcome = match state {
         Some(State::Succeeded) => value(result),
         Some(State::Cancelled) => Err(CallError { attempts: attempt, ..CallError::cancelled() }),
         None => failed(ErrorClass::Failed, "its job was removed"),
+        Some(_) if detail.as_ref() == Some(&too_large_detail()) => {
+            failed(ErrorClass::TooLarge, "its result is too large").map_err(|error| CallError { detail: None, ..error })
+        }
         Some(_) if class == Some(FailureClass::Timeout) => failed(ErrorClass::TimedOut, "an attempt timed out"),
         Some(_) => failed(ErrorClass::Failed, "its job failed"),
     };

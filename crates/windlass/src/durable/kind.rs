@@ -16,7 +16,7 @@ use windlass_core::store::{BATCH_MAX, ClaimedRun, InboxItem, RunItem, RunState, 
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{
-    AnyWorkflow, CancelTarget, Item, ItemBody, Limits, OpenWork, Opening, ParentClosePolicy, Record, Run,
+    AnyWorkflow, CancelTarget, Item, ItemBody, Limits, OpenWork, Opening, ParentClosePolicy, Record, Run, RunRetry,
     decode_history,
 };
 
@@ -56,6 +56,7 @@ pub(crate) struct CodeState {
     pub(super) id: RunId,
     pub(super) created_at: Timestamp,
     pub(super) deadline: Option<Timestamp>,
+    pub(super) retry: RunRetry,
     pub(super) input: Bytes,
     /// The number of the first record of the segment.
     pub(super) first: u64,
@@ -138,6 +139,7 @@ impl RunKind for CodeRuns {
             id: claimed.lease.run,
             created_at,
             deadline,
+            retry: definition.retry.clone(),
             input: Bytes::copy_from_slice(input),
             first: claimed.segment_from,
             history: Vec::new(),

@@ -70,15 +70,18 @@ fn lost_job(run: RunId, id: JobId, stored: Option<Job>, now: Timestamp) -> Optio
                 at: now,
                 error,
                 class: None,
+                detail: None,
                 outputs,
                 result: None,
             }
         }
         Some(job) if job.state.is_terminal() => {
             let Job { state, attempt, claimed_at, finished_at, failures, result, .. } = job;
-            let (error, class) = failures.into_iter().next_back().map(|last| (last.message, last.class)).unzip();
+            let last = failures.into_iter().next_back();
+            let detail = last.as_ref().and_then(|last| last.detail.clone());
+            let (error, class) = last.map(|last| (last.message, last.class)).unzip();
             let (state, at) = (Some(state), finished_at.unwrap_or(now));
-            JobEnd { job: id, state, attempt, claimed_at, at, error, class, outputs, result }
+            JobEnd { job: id, state, attempt, claimed_at, at, error, class, detail, outputs, result }
         }
         Some(_) => return None,
     };

@@ -27,11 +27,11 @@ mod untyped;
 pub(crate) use client::wait_for_end;
 pub use client::{RunFailure, RunHandle};
 pub use start::{ReusePolicy, Start};
-pub use untyped::{UntypedStart, kind_named, timeout_ms_of};
+pub use untyped::{UntypedSignal, UntypedStart, kind_named, timeout_ms_of};
 pub use windlass_durable::{
     BoxError, Call, CallError, CancelHandle, Cancelled, Child, Error, ErrorClass, JoinSet, ParentClosePolicy, Promise,
-    PromiseToken, Recv, Running, Saga, Scoped, Signal, Signals, Sleep, Span, Step, Stuck, Wf, Workflow, join, join_all,
-    join_all_keyed, kind_of, record, select, typed, typed_of, untyped, workflow,
+    PromiseToken, Recv, RunRetry, Running, Saga, Scoped, Signal, Signals, Sleep, Span, Step, Stuck, Wf, Workflow, join,
+    join_all, join_all_keyed, kind_of, record, select, typed, typed_of, untyped, workflow,
 };
 
 pub(crate) use host::Executor;

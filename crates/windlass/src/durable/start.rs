@@ -1,9 +1,11 @@
 //! Starting code runs.
 
-use super::client::RunHandle;
+use super::client::{RunHandle, raw};
+use super::message::Message;
 use crate::client::Client;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -13,10 +15,11 @@ use windlass_core::job::Due;
 use windlass_core::name::Kind;
 use windlass_core::payload::Payload;
 use windlass_core::random::{Random, StrongRandom};
-use windlass_core::store::{NewRun, RunReuse, RunStep};
+use windlass_core::retry::RetryPolicy;
+use windlass_core::store::{NewRun, RunMessage, RunReuse, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
-use windlass_durable::{BoxFuture, Running, Span, Wf, Workflow, kind_of};
+use windlass_durable::{BoxFuture, RunRetry, Running, Signal, Span, Wf, Workflow, kind_of};
 
 /// What the store keeps as the definition of a code run. Absent fields have their defaults; it only grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,9 @@ pub(crate) struct CodeDefinition {
     /// When the run starts, if that is not the time of its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) starts_at: Option<Timestamp>,
+    /// How often the run is started again when it has failed.
+    #[serde(default, skip_serializing_if = "RunRetry::is_none")]
+    pub(super) retry: RunRetry,
 }
 
 /// How a run is started.
@@ -38,6 +44,28 @@ pub(super) struct StartOptions {
     pub(super) timeout_ms: Option<u64>,
     pub(super) keep_ms: Option<u64>,
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) retry: RunRetry,
+    pub(super) signals: Vec<FirstSignal>,
+}
+
+/// A signal that a run is started with.
+#[derive(Clone, Debug)]
+pub(super) struct FirstSignal {
+    /// The id of the message; made up if there is none.
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    pub(super) body: Box<RawValue>,
+}
+
+impl FirstSignal {
+    fn message(self, run: RunId) -> Result<RunMessage> {
+        let Self { id, name, body } = self;
+        windlass_core::name::check("signal", &name)?;
+        // A repeated call has the same id.
+        let random = StrongRandom::from_system();
+        let id = id.unwrap_or_else(|| format!("{:016x}{:016x}", random.next_u64(), random.next_u64()));
+        Ok(RunMessage { id: Some(id), ..Message::Signal { name, body }.to(run) })
+    }
 }
 
 impl StartOptions {
@@ -56,7 +84,8 @@ impl StartOptions {
             true => Some(client.store().now().await?.plus_ms(self.delay_ms.unwrap_or_default())),
             false => None,
         };
-        let definition = CodeDefinition { timeout_ms: self.timeout_ms, starts_at };
+        self.retry.check()?;
+        let definition = CodeDefinition { timeout_ms: self.timeout_ms, starts_at, retry: self.retry };
         let mut run = code_run(id, kind, self.id, input, &definition)?;
         if let Some(at) = starts_at {
             run.step.wake = Some(Due::At(at));
@@ -64,6 +93,7 @@ impl StartOptions {
         (run.reuse, run.keep_ms, run.labels) = (self.reuse.into(), self.keep_ms, self.labels);
         // Another start of the same id is another run.
         run.nonce = Some(Token::from_bits(StrongRandom::from_system().next_u64()));
+        run.messages = self.signals.into_iter().map(|signal| signal.message(id)).collect::<Result<_>>()?;
         run.check()?;
         let create = || {
             let (store, run) = (Arc::clone(client.store()), run.clone());
@@ -122,6 +152,8 @@ pub struct Start<W: Workflow> {
     client: Client,
     input: Result<Payload>,
     options: StartOptions,
+    /// A signal that cannot be encoded.
+    wrong_signal: Option<Error>,
     workflow: PhantomData<fn() -> W>,
 }
 
@@ -131,7 +163,7 @@ impl Client {
     #[expect(clippy::needless_pass_by_value, reason = "the input is handed over, as to a function")]
     pub fn start<W: Workflow>(&self, _workflow: impl FnOnce(Wf, W::Input) -> Running<W>, input: W::Input) -> Start<W> {
         let (client, input) = (self.clone(), Payload::json(&input));
-        Start { client, input, options: StartOptions::default(), workflow: PhantomData }
+        Start { client, input, options: StartOptions::default(), wrong_signal: None, workflow: PhantomData }
     }
 }
 
@@ -175,7 +207,46 @@ impl<W: Workflow> Start<W> {
         self
     }
 
+    /// Sends a signal with the start, in one atomic step: the run has it when its code begins. If a run of the same
+    /// [`id`](Self::id) goes on, whoever started it, nothing is started, and that run gets the signal. At most 16 signals, which
+    /// are delivered in this order.
+    pub fn signal<S: Signal>(self, signal: S) -> Self {
+        self.first_signal(None, signal)
+    }
+
+    /// Like [`signal`](Self::signal), with an id of the message: a start that is repeated with it, because its outcome is
+    /// unknown, delivers the signal once. That holds for the last 1,000 messages with ids that the run was sent, also if the
+    /// run has ended meanwhile.
+    pub fn signal_once<S: Signal>(self, id: impl Into<String>, signal: S) -> Self {
+        self.first_signal(Some(id.into()), signal)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the signal is handed over, as to `RunHandle::signal`")]
+    fn first_signal<S: Signal>(mut self, id: Option<String>, signal: S) -> Self {
+        match raw("signal", &signal) {
+            Ok(body) => self.options.signals.push(FirstSignal { id, name: S::NAME.to_owned(), body }),
+            Err(error) => drop(self.wrong_signal.get_or_insert(error)),
+        }
+        self
+    }
+
+    /// How often the code may be tried; once by default, and at most 1,000 times. A run that fails is started again with the same
+    /// input, under the same id and with the same inbox, after the time that [`retry`](Self::retry) says. One that is cancelled,
+    /// times out or is terminated is not.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.options.retry.attempts = Some(attempts);
+        self
+    }
+
+    /// How long to wait between the attempts of a run; by default 1 s, doubling up to 1 h. It sets three attempts unless
+    /// [`attempts`](Self::attempts) sets another number.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.options.retry.policy = Some(policy);
+        self
+    }
+
     async fn start(self) -> Result<RunHandle<W>> {
+        self.wrong_signal.map_or(Ok(()), Err)?;
         let id = self.options.start(&self.client, Kind::new(kind_of::<W>())?, self.input?.bytes).await?;
         Ok(RunHandle::new(self.client, id))
     }

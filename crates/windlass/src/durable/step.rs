@@ -17,30 +17,23 @@ pub(super) fn step_of(run: RunId, chunk: &mut Chunk) -> Result<RunStep> {
     step.history = chunk.records.iter().map(|record| Bytes::from(record.encode())).collect();
     for start in std::mem::take(&mut chunk.starts) {
         match start {
-            Start::Job { job, spec, due, timeouts, .. } => {
-                if timeouts.schedule_to_start_ms.is_some() || timeouts.schedule_to_close_ms.is_some() {
-                    let what = "the workflow sets schedule_to_start or schedule_to_close, which no engine enforces yet";
-                    return Err(Error::Incompatible { what: what.to_owned() });
-                }
-                let mut spec = *spec;
-                spec.heartbeat_ms = timeouts.heartbeat_ms;
-                step.jobs.push(NewJob::new(job, spec).due(due));
-            }
+            Start::Job { job, spec, due, .. } => step.jobs.push(NewJob::new(job, *spec).due(due)),
             Start::Child { .. } => step.runs.push(child(run, start)?),
             _ => return Err(Error::Incompatible { what: "the workflow asks for something new".to_owned() }),
         }
     }
     step.cancel = std::mem::take(&mut chunk.cancel_jobs);
+    step.cancel_unclaimed = std::mem::take(&mut chunk.cancel_unclaimed);
     let cancel = Message::Cancel { reason: format!("its parent run {run} does not wait for it any more") };
     step.messages = chunk.cancel_children.iter().map(|child| cancel.to(*child)).collect();
     Ok(step)
 }
 
 fn child(parent: RunId, start: Start) -> Result<NewRun> {
-    let Start::Child { run, name, kind, input, timeout_ms, .. } = start else {
+    let Start::Child { run, name, kind, input, timeout_ms, retry, .. } = start else {
         return Err(Error::invalid("runs", "only a child run can be created"));
     };
-    let definition = CodeDefinition { timeout_ms, starts_at: None };
+    let definition = CodeDefinition { timeout_ms, starts_at: None, retry };
     let mut child = code_run(run, kind, name, input, &definition)?;
     child.parent = Some(parent);
     Ok(child)
@@ -57,8 +50,8 @@ pub(super) fn close(step: &mut RunStep, first: u64, end: End, next: Option<NextS
         End::Failed(error) => failed(step, RunState::Failed, error),
         End::Cancelled(error) => failed(step, RunState::Cancelled, error),
         End::TimedOut(error) => failed(step, RunState::TimedOut, error),
-        End::Continued { .. } => {
-            let NextSegment { kind, input, from } =
+        End::Continued { .. } | End::Retried { .. } => {
+            let NextSegment { kind, input, from, .. } =
                 next.ok_or_else(|| Error::corrupt("a next segment without its input"))?;
             let entries_before = u32::try_from(from.saturating_sub(first)).unwrap_or(u32::MAX);
             step.segment = Some(RunSegment { kind: kind.as_ref().try_into()?, input, entries_before });

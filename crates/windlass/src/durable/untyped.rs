@@ -2,7 +2,7 @@
 
 use super::client::RunHandle;
 use super::message::Message;
-use super::start::{CodeDefinition, ReusePolicy, StartOptions};
+use super::start::{CodeDefinition, FirstSignal, ReusePolicy, StartOptions};
 use crate::client::Client;
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use windlass_core::name::Kind;
 use windlass_core::store::RunMessage;
 use windlass_core::{Error, Result};
+use windlass_durable::RunRetry;
 
 /// A code run to start without its code.
 #[derive(Clone, Debug)]
@@ -30,6 +31,21 @@ pub struct UntypedStart {
     pub keep_ms: Option<u64>,
     /// Labels by which the run is found in lists.
     pub labels: BTreeMap<String, String>,
+    /// How often the run is started again when it has failed.
+    pub retry: RunRetry,
+    /// Signals that the run gets with its start; see [`Start::signal`](super::Start::signal).
+    pub signals: Vec<UntypedSignal>,
+}
+
+/// A signal to start a run with.
+#[derive(Clone, Debug)]
+pub struct UntypedSignal {
+    /// The id of the message; `None` for one that is made up.
+    pub id: Option<String>,
+    /// The name of the signal.
+    pub name: String,
+    /// The message, JSON.
+    pub body: Box<RawValue>,
 }
 
 impl UntypedStart {
@@ -44,6 +60,8 @@ impl UntypedStart {
             timeout_ms: None,
             keep_ms: None,
             labels: BTreeMap::new(),
+            retry: RunRetry::default(),
+            signals: Vec::new(),
         }
     }
 }
@@ -68,8 +86,10 @@ pub fn timeout_ms_of(definition: &[u8]) -> Result<Option<u64>> {
 impl Client {
     /// Starts a run of a workflow by its name. Until a worker has registered the workflow, the run waits.
     pub async fn start_untyped(&self, start: UntypedStart) -> Result<RunHandle<()>> {
-        let UntypedStart { kind, input, id, reuse, delay_ms, timeout_ms, keep_ms, labels } = start;
-        let options = StartOptions { id, reuse, delay_ms, timeout_ms, keep_ms, labels };
+        let UntypedStart { kind, input, id, reuse, delay_ms, timeout_ms, keep_ms, labels, retry, signals } = start;
+        let signal = |UntypedSignal { id, name, body }: UntypedSignal| FirstSignal { id, name, body };
+        let signals = signals.into_iter().map(signal).collect();
+        let options = StartOptions { id, reuse, delay_ms, timeout_ms, keep_ms, labels, retry, signals };
         let input = Bytes::copy_from_slice(input.get().as_bytes());
         let id = options.start(self, kind_named(&kind)?, input).await?;
         Ok(self.run_by_id(id))

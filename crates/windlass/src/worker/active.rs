@@ -67,6 +67,8 @@ pub(crate) struct Active {
     /// Its handler has ended and its outcome is known.
     ended: AtomicBool,
     notes: Mutex<Notes>,
+    /// When its handler began, or last reported a heartbeat or progress; `None` if nobody watches that.
+    beat: Mutex<Option<Instant>>,
     /// Many lines wait to be stored: the handler is to wait.
     full: AtomicBool,
     /// Notified when lines were taken.
@@ -185,6 +187,7 @@ impl Active {
             stopped: Notify::new(),
             ended: AtomicBool::new(false),
             notes: Mutex::default(),
+            beat: Mutex::default(),
             full: AtomicBool::new(false),
             room: Condvar::new(),
             log_place: tokio::sync::Mutex::default(),
@@ -252,7 +255,17 @@ impl Active {
         }
     }
 
+    /// The handler is alive.
+    pub(crate) fn beat(&self) {
+        *self.beat.lock() = Some(now());
+    }
+
+    pub(super) fn last_beat(&self) -> Option<Instant> {
+        *self.beat.lock()
+    }
+
     pub(crate) fn set_progress(&self, progress: Progress) {
+        self.beat();
         self.notes.lock().progress = Some(progress);
     }
 

@@ -1,6 +1,7 @@
 //! One job, from its start to its outcome: resolve the handler, run it under its limits, say what became of it.
 
 use super::active::{Active, Stop};
+use super::health::now;
 use super::lines::{paced, pass_on_last};
 use super::{Handled, Shared};
 use crate::context::Ctx;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use windlass_core::job::{Failure, FailureClass, Retry};
 use windlass_core::retry::{RETRY_DELAY_MS_MAX, RetryAdvice};
 use windlass_core::store::{ClaimedJob, Outcome, OutcomeKind};
-use windlass_core::time::Timestamp;
 
 /// When the kind should say how long to wait, and does not.
 const BY_DEFAULT: Retry = Retry::AfterMs(1_000);
@@ -29,6 +29,8 @@ enum End<T> {
     Returned(T),
     Panicked(String),
     TimedOut(Duration),
+    /// It has not reported a heartbeat or progress for so long.
+    Silent(Duration),
     Stopped,
 }
 
@@ -72,7 +74,8 @@ pub(super) async fn execute(shared: Arc<Shared>, (job, active): Started) {
     // A handler that keeps its time itself passes on its lines itself, too.
     let paced_jobs = if handled.ends_within.is_some() { &[] } else { &paced_jobs[..] };
     let handler = paced(&shared.world, paced_jobs, async { route(ctx).await });
-    let end = caught(attempt.scope(run(handler, limit, stopped))).await;
+    let limits = Limits { time: limit, silence: Silence::of(&[(&job, &active)]) };
+    let end = caught(attempt.scope(run(handler, limits, stopped))).await;
     let kind = outcome(&shared, handled, &job, &active, end);
     attempt.end(kind.as_ref());
     if kind.is_some() {
@@ -149,7 +152,11 @@ pub(super) async fn execute_many(shared: Arc<Shared>, started: Vec<Started>) {
     };
     let attempts: Vec<Attempt> = jobs.iter().map(|(job, _)| shared.world.attempts.begin(job)).collect();
     let actives: Vec<&Active> = jobs.iter().map(|(_, active)| active.as_ref()).collect();
-    let handler = run(paced(&shared.world, &actives, async { route(contexts).await }), limit, stopped);
+    // A heartbeat of one of them counts for all.
+    let watched: Vec<(&ClaimedJob, &Active)> =
+        jobs.iter().map(|(job, active)| (job.as_ref(), active.as_ref())).collect();
+    let limits = Limits { time: limit, silence: Silence::of(&watched) };
+    let handler = run(paced(&shared.world, &actives, async { route(contexts).await }), limits, stopped);
     // They share a span; it cannot be but that of one of them.
     let end = match attempts.first() {
         Some(attempt) => caught(attempt.scope(handler)).await,
@@ -177,16 +184,49 @@ fn apart(end: End<Vec<Returned>>, jobs: usize) -> Vec<End<Returned>> {
         End::Returned(answers) => answers.into_iter().map(End::Returned).collect(),
         End::Panicked(words) => (0..jobs).map(|_| End::Panicked(words.clone())).collect(),
         End::TimedOut(limit) => (0..jobs).map(|_| End::TimedOut(limit)).collect(),
+        End::Silent(limit) => (0..jobs).map(|_| End::Silent(limit)).collect(),
         End::Stopped => (0..jobs).map(|_| End::Stopped).collect(),
     }
 }
 
-/// Runs a handler until it returns, panics, takes too long, or has been told to stop and does not.
-async fn run<T>(
-    handler: impl Future<Output = T>,
-    limit: Option<Duration>,
-    stopped: impl Future<Output = ()>,
-) -> End<T> {
+/// What ends an attempt that goes on for too long.
+struct Limits<'a> {
+    /// How long it may take.
+    time: Option<Duration>,
+    silence: Option<Silence<'a>>,
+}
+
+/// How long a handler may run without a heartbeat.
+struct Silence<'a> {
+    limit: Duration,
+    actives: Vec<&'a Active>,
+}
+
+impl<'a> Silence<'a> {
+    /// The shortest limit of these jobs; a heartbeat of any of them counts.
+    fn of(jobs: &[(&ClaimedJob, &'a Active)]) -> Option<Self> {
+        let limit = jobs.iter().filter_map(|(job, _)| job.spec.heartbeat_ms).min().map(Duration::from_millis)?;
+        let actives: Vec<&Active> = jobs.iter().map(|(_, active)| *active).collect();
+        Some(Self { limit, actives })
+    }
+
+    /// Returns when no heartbeat has come for too long.
+    async fn passed(&self) {
+        // The time before the handler was called does not count.
+        self.actives.iter().for_each(|active| active.beat());
+        loop {
+            let Some(last) = self.actives.iter().filter_map(|active| active.last_beat()).max() else { return };
+            if now() >= last + self.limit {
+                return;
+            }
+            tokio::time::sleep_until(last + self.limit).await;
+        }
+    }
+}
+
+/// Runs a handler until it returns, panics, takes too long, is silent for too long, or has been told to stop and does not.
+async fn run<T>(handler: impl Future<Output = T>, limits: Limits<'_>, stopped: impl Future<Output = ()>) -> End<T> {
+    let Limits { time: limit, silence } = limits;
     let returned = async {
         match AssertUnwindSafe(handler).catch_unwind().await {
             Ok(result) => End::Returned(result),
@@ -199,11 +239,18 @@ async fn run<T>(
             None => std::future::pending().await,
         }
     };
+    let silent = async {
+        match &silence {
+            Some(silence) => silence.passed().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         end = returned => end,
         () = stopped => End::Stopped,
         () = too_long => End::TimedOut(limit.unwrap_or_default()),
+        () = silent => End::Silent(silence.as_ref().map(|silence| silence.limit).unwrap_or_default()),
     }
 }
 
@@ -216,7 +263,7 @@ fn outcome(
     end: End<Returned>,
 ) -> Option<OutcomeKind> {
     let fail = |class, message: String, retry| {
-        let failure = Failure { class, message, attempt: job.lease.attempt, at: Timestamp::from_ms(0) };
+        let failure = Failure { attempt: job.lease.attempt, ..Failure::new(class, message) };
         Some(OutcomeKind::Fail { failure, retry })
     };
     let by_policy = |error: &JobError| retry_of(shared, handled, job, error);
@@ -235,13 +282,23 @@ fn outcome(
             let outputs = std::mem::take(&mut active.notes().outputs);
             Some(OutcomeKind::Complete { result, outputs })
         }
-        (End::Returned(Err(error)), _) => fail(error.class(), error.to_string(), by_policy(&error)),
+        (End::Returned(Err(error)), _) => {
+            let detail = error.detail_value().cloned();
+            let failure =
+                Failure { attempt: job.lease.attempt, detail, ..Failure::new(error.class(), error.to_string()) };
+            Some(OutcomeKind::Fail { failure, retry: by_policy(&error) })
+        }
         (End::Panicked(words), _) => {
             let retry = by_policy(&JobError::new(&words));
             fail(FailureClass::Panic, words, retry)
         }
         (End::TimedOut(limit), _) => {
             let words = format!("it took longer than its {} ms", ms(limit));
+            let retry = by_policy(&JobError::new(&words));
+            fail(FailureClass::Timeout, words, retry)
+        }
+        (End::Silent(limit), _) => {
+            let words = format!("no heartbeat and no progress for {} ms", ms(limit));
             let retry = by_policy(&JobError::new(&words));
             fail(FailureClass::Timeout, words, retry)
         }

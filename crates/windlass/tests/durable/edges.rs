@@ -1,14 +1,14 @@
 //! Ends, deadlines and terminations that come at unusual moments.
 
-use super::{Charge, support, worker};
+use super::{support, worker};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
+use windlass::Client;
 use windlass::core::job::State;
 use windlass::core::store::{Filter, ListOrder, ListRequest, RunState, Store};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, ReusePolicy, RunHandle, Signal, Wf, select, workflow};
-use windlass::{Client, Worker};
 
 #[derive(Debug, Serialize, Deserialize, Signal)]
 struct Stop {}
@@ -178,30 +178,5 @@ async fn a_run_that_is_not_stuck_is_not_resumed() {
     run.result(HANG_GUARD).await.unwrap().unwrap().unwrap();
     run.resume().await.unwrap_err();
     assert_eq!(run.describe().await.unwrap().state, RunState::Succeeded);
-    running.drain().await;
-}
-
-#[workflow]
-async fn bounded(wf: Wf, _: ()) -> Result<u64, Error> {
-    Ok(wf.call(Charge { order: 1 }).schedule_to_close("30s").await?)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_timeout_that_is_not_enforced_is_refused() {
-    let (store, client) = store();
-    let running = support::Running::start(Worker::builder(Arc::clone(&store)).workflow(bounded));
-    let run = client.start(bounded, ()).await.unwrap();
-    waits_for(&run, "").await;
-    let look = async {
-        loop {
-            if let Some(stuck) = run.describe().await.unwrap().stuck {
-                return stuck;
-            }
-            // sleeps because: the store has no way to wait for a run that becomes stuck.
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let stuck = tokio::time::timeout(HANG_GUARD, look).await.expect("the run is stuck");
-    assert!(stuck.contains("schedule_to_close"), "{stuck}");
     running.drain().await;
 }

@@ -4,9 +4,12 @@
 
 mod behaviour;
 mod blocked;
+mod call_timeouts;
 mod edges;
 mod guards;
 mod kills;
+mod large_values;
+mod starts;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;

@@ -7,7 +7,8 @@ use super::PreparedStep;
 use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::store::{
-    FeedEvent, NewRun, RUN_KEPT_MS, RUN_NOT_CLEANED_UP, RunChange, RunCreated, RunState, RunStep, check_batch,
+    FeedEvent, NewRun, RUN_KEPT_MS, RUN_NOT_CLEANED_UP, RunChange, RunCreated, RunMessage, RunState, RunStep,
+    UNREAD_MESSAGES_MAX, check_batch,
 };
 use crate::time::Timestamp;
 use bytes::Bytes;
@@ -102,7 +103,13 @@ impl<T: Tables> Step<'_, T> {
 
     pub(super) fn create_run(&mut self, prepared: PreparedRun) -> Result<RunCreated> {
         let (id, reuse) = (prepared.run.id, prepared.run.reuse);
-        match self.tables.run(id) {
+        let known = self.tables.run(id);
+        if let Ok(Some(known)) = &known
+            && self.takes_messages(known, &prepared.run.messages)?
+        {
+            return Ok(RunCreated::Existing);
+        }
+        match known {
             Ok(None) => self.start_run(prepared, None),
             Ok(Some(known)) if known.fingerprint == prepared.fingerprint => Ok(RunCreated::Existing),
             Ok(Some(known)) if reuse.allows(known.state) => match known.rests() {
@@ -114,6 +121,27 @@ impl<T: Tables> Step<'_, T> {
         }
     }
 
+    /// Delivers the messages of a creation to the run that is there, if it goes on or has had them all. False, and nothing was
+    /// changed, if it is not a matter of messages.
+    fn takes_messages(&mut self, known: &RunRow, messages: &[RunMessage]) -> Result<bool> {
+        let mut unknown = Vec::new();
+        for message in messages {
+            let is_known = match message.id_hash() {
+                Some(hash) => self.tables.has_message_id(known.id, hash)?,
+                None => false,
+            };
+            unknown.extend((!is_known).then(|| message.clone()));
+        }
+        if messages.is_empty() || !unknown.is_empty() && known.state.is_terminal() {
+            return Ok(false);
+        }
+        if known.unread_messages + unknown.len() as u64 > UNREAD_MESSAGES_MAX && !unknown.is_empty() {
+            return Err(Error::inbox_full(known.id, UNREAD_MESSAGES_MAX));
+        }
+        unknown.into_iter().try_for_each(|message| self.send_to_run(message, false))?;
+        Ok(true)
+    }
+
     /// Starts a run: a new one, or an ended one again, whose history, inbox and message ids go on.
     fn start_run(&mut self, prepared: PreparedRun, ended: Option<&RunRow>) -> Result<RunCreated> {
         let seq = match ended {
@@ -121,7 +149,8 @@ impl<T: Tables> Step<'_, T> {
             None => self.tables.next_seq()?,
         };
         let fresh = prepared.row(seq, self.now);
-        let PreparedRun { run, step, .. } = prepared;
+        let PreparedRun { mut run, step, .. } = prepared;
+        let messages = std::mem::take(&mut run.messages);
         let accepted = self.accept(step)?;
         let row = match ended {
             Some(ended) => RunRow {
@@ -140,6 +169,7 @@ impl<T: Tables> Step<'_, T> {
         self.tables.put_run_texts(run.id, run.definition, run.input)?;
         if ended.is_none() {
             self.make_step(row, accepted, |_, _| {})?;
+            messages.into_iter().try_for_each(|message| self.send_to_run(message, false))?;
             return Ok(RunCreated::Created);
         }
         for value in RunValue::ALL {
@@ -152,6 +182,7 @@ impl<T: Tables> Step<'_, T> {
             self.events.push(FeedEvent::Run(change));
         }
         self.make_step(row, accepted, |_, _| {})?;
+        messages.into_iter().try_for_each(|message| self.send_to_run(message, false))?;
         Ok(RunCreated::Restarted)
     }
 }

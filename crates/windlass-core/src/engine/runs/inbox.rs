@@ -21,12 +21,12 @@ impl<T: Tables> Step<'_, T> {
             Err(error) => return Err(error),
         };
         let extra = self.readable(record.row)?;
-        let (error, class) = match (state, extra.failures.last()) {
+        let (error, class, detail) = match (state, extra.failures.last()) {
             (Some(State::Failed), _) if record.quarantined => {
-                (Some("its stored form cannot be read".to_owned()), Some(FailureClass::Quarantined))
+                (Some("its stored form cannot be read".to_owned()), Some(FailureClass::Quarantined), None)
             }
-            (Some(State::Failed), Some(last)) => (Some(last.message.clone()), Some(last.class)),
-            _ => (None, None),
+            (Some(State::Failed), Some(last)) => (Some(last.message.clone()), Some(last.class), last.detail.clone()),
+            _ => (None, None, None),
         };
         let succeeded = state == Some(State::Succeeded);
         let end = JobEnd {
@@ -37,6 +37,7 @@ impl<T: Tables> Step<'_, T> {
             at: self.now,
             error,
             class,
+            detail,
             outputs: if succeeded { extra.outputs } else { Default::default() },
             result: extra.result.filter(|_| succeeded && before.job_results),
         };

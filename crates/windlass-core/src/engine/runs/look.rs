@@ -9,10 +9,15 @@ use crate::error::{Error, Result};
 use crate::id::RunId;
 use crate::job::State;
 use crate::store::{
-    FeedEvent, ListOrder, RUN_SCAN_MAX, Run, RunChange, RunList, RunPage, RunRead, RunView, check_batch,
+    FeedEvent, ListOrder, RUN_READ_BYTES_MAX, RUN_SCAN_MAX, Run, RunChange, RunList, RunPage, RunRead, RunView,
+    check_batch,
 };
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+
+/// Entries of a history that are read first, before it is known how large they are.
+const ENTRIES_FIRST: usize = 64;
 
 impl<T: Tables> Step<'_, T> {
     /// See [`RunStore::read_runs`](crate::store::RunStore::read_runs).
@@ -30,14 +35,36 @@ impl<T: Tables> Step<'_, T> {
         };
         let definition = if read.definition { self.tables.run_definition(read.run)? } else { None };
         let input = if read.input { self.tables.run_input(read.run)? } else { None };
-        let history = match read.history_max {
-            0 => Vec::new(),
-            max => self.tables.history(read.run, read.history_from, max as usize)?,
-        };
+        let history = self.entries(read)?;
         let published =
             if read.published { Some(self.value(read.run, RunValue::Published)?.unwrap_or_default()) } else { None };
         let result = if read.result { self.value(read.run, RunValue::Result)? } else { None };
         Ok(Some(RunView { run, definition, input, history, published, result }))
+    }
+
+    /// A part of a history: at most so many entries and bytes, one entry in any case. Read in slices, because entries may be large.
+    fn entries(&mut self, read: &RunRead) -> Result<Vec<Bytes>> {
+        let (mut entries, mut bytes, mut slice) = (Vec::new(), 0, ENTRIES_FIRST);
+        let max = read.history_max as usize;
+        while entries.len() < max {
+            let limit = slice.min(max - entries.len());
+            let found = self.tables.history(read.run, read.history_from + entries.len() as u64, limit)?;
+            let is_last = found.len() < limit;
+            for entry in found {
+                bytes += entry.len();
+                if bytes > RUN_READ_BYTES_MAX && !entries.is_empty() {
+                    return Ok(entries);
+                }
+                entries.push(entry);
+            }
+            if is_last {
+                break;
+            }
+            // As many as there is room for, if the others are like those so far.
+            let room = RUN_READ_BYTES_MAX.saturating_sub(bytes);
+            slice = (room / (bytes / entries.len() + 1)).max(1);
+        }
+        Ok(entries)
     }
 
     /// A value of a run; `None` if there is none or it cannot be read.

@@ -8,11 +8,11 @@ mod look;
 mod taken;
 
 use super::enqueue::Prepared;
-use super::rows::{RunRow, RunValue};
+use super::rows::{Record, RunRow, RunValue};
 use super::tables::Tables;
 use super::{Ended, Step};
 use crate::error::{Error, Result};
-use crate::id::RunId;
+use crate::id::{JobId, RunId};
 use crate::payload::Payload;
 use crate::store::{ChangeOp, FeedEvent, RunChange, RunCreated, RunEnd, RunItem, RunSegment, RunStep, child_refused};
 use bytes::Bytes;
@@ -71,7 +71,8 @@ impl<T: Tables> Step<'_, T> {
         let id = before.id;
         let AcceptedStep { mut step, jobs, runs } = accepted;
         // Whatever is cancelled or refused, a run that ends at once, and a message to itself change the run.
-        let told = !step.cancel.is_empty() || !step.messages.is_empty() || !runs.is_empty();
+        let cancels = !step.cancel.is_empty() || !step.cancel_unclaimed.is_empty();
+        let told = cancels || !step.messages.is_empty() || !runs.is_empty();
         self.make_others(id, &mut step, jobs, runs)?;
         // Only now: whatever was cancelled has left word in the inbox.
         let before = if told { self.wanted_run(id)? } else { before };
@@ -121,14 +122,10 @@ impl<T: Tables> Step<'_, T> {
             self.create_child(id, run)?;
         }
         for job in std::mem::take(&mut step.cancel) {
-            let cancelled = self.wanted(job).and_then(|record| match record.run == Some(id) && !record.quarantined {
-                true => self.change_record(&record, ChangeOp::Cancel).map(drop),
-                false => Ok(()),
-            });
-            match cancelled {
-                Ok(()) | Err(Error::NotFound { .. } | Error::IllegalTransition { .. } | Error::Corrupt { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            self.cancel_job_of(id, job, |_| true)?;
+        }
+        for job in std::mem::take(&mut step.cancel_unclaimed) {
+            self.cancel_job_of(id, job, |record| record.life.claimed_at.is_none())?;
         }
         for message in std::mem::take(&mut step.messages) {
             match self.send_to_run(message, true) {
@@ -137,6 +134,20 @@ impl<T: Tables> Step<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// Cancels a job of a run if it is there, readable, and has not ended.
+    fn cancel_job_of(&mut self, run: RunId, job: JobId, allows: impl Fn(&Record) -> bool) -> Result<()> {
+        let cancelled = self.wanted(job).and_then(|record| {
+            match record.run == Some(run) && !record.quarantined && allows(&record) {
+                true => self.change_record(&record, ChangeOp::Cancel).map(drop),
+                false => Ok(()),
+            }
+        });
+        match cancelled {
+            Ok(()) | Err(Error::NotFound { .. } | Error::IllegalTransition { .. } | Error::Corrupt { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates a run of a step. The parent gets an item if that is refused.

@@ -4,7 +4,7 @@ use super::Run;
 use crate::error::{CallError, cut};
 use crate::exec::state::Closing;
 use crate::exec::{CANCELS_PER_RECORD_MAX, State, lock};
-use crate::record::{Body, End, Entry, Event};
+use crate::record::{Body, End, Entry, Event, mix};
 use crate::stuck::Stuck;
 use crate::workflow::Failure;
 
@@ -20,7 +20,10 @@ impl Run {
             && state.closing.is_none()
         {
             let end = state.end_of(result, self.shared.limits.result_bytes_max);
-            state.closing = Some(Closing { end, next_input: None });
+            let end = state.retried(end);
+            // The input was JSON when the code started with it.
+            let input = matches!(end, End::Retried { .. }).then(|| Body::from_json(&self.input).ok());
+            state.closing = Some(Closing { end, next_input: input.flatten() });
         }
         let is_first = state.closing.is_some() && !self.shared.queue.is_dead();
         if is_first {
@@ -64,6 +67,23 @@ impl State {
         }
     }
 
+    /// A failed attempt is followed by another one, unless it was the last or the run is to end.
+    fn retried(&mut self, end: End) -> End {
+        let End::Failed(message) = end else { return end };
+        if self.cancel_reason.is_some() || self.is_late {
+            return End::Failed(message);
+        }
+        if let Some(recorded) = self.journal.retried_end() {
+            return recorded;
+        }
+        let attempt = self.failed_attempts + 1;
+        let random = mix(self.seed ^ u64::from(attempt));
+        match self.retry.delay_ms(attempt, random).filter(|_| !self.journal.is_replaying()) {
+            Some(ms) => End::Retried { message, attempt: attempt + 1, at: self.call_time().plus_ms(ms) },
+            None => End::Failed(message),
+        }
+    }
+
     /// Records the commands that were cancelled since the last record.
     fn put_cancels(&mut self) -> Result<(), Stuck> {
         let cancels = std::mem::take(&mut self.cancels);
@@ -86,12 +106,13 @@ impl State {
             return Ok(());
         };
         let at = self.now;
-        if matches!(end, End::Continued { .. }) {
+        if matches!(end, End::Continued { .. } | End::Retried { .. }) {
+            let what = if matches!(end, End::Retried { .. }) { "another attempt" } else { "continue_as_new" };
             self.segment_from = self.journal.position();
             let unread = self.unread();
             if unread.len() > SEGMENT_SIGNALS_MAX {
                 return Err(Stuck::Misuse(format!(
-                    "continue_as_new with {} signals that were not received; at most {SEGMENT_SIGNALS_MAX} go into the next segment: \
+                    "{what} with {} signals that were not received; at most {SEGMENT_SIGNALS_MAX} go into the next segment: \
                      receive some of them before",
                     unread.len()
                 )));

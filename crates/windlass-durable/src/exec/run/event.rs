@@ -1,11 +1,13 @@
 //! Applies events to the operations of a run.
 
 use super::Run;
+use crate::error::{CallError, ErrorClass};
 use crate::exec::context::{PollGuard, panic_text};
+use crate::exec::ops::Timer;
 use crate::exec::signals::Message;
 use crate::exec::turn::limited;
-use crate::exec::{CancelTarget, Item, ItemBody, State, lock};
-use crate::record::{Body, Event, Name};
+use crate::exec::{CancelTarget, Item, ItemBody, OpId, State, TimerKind, lock};
+use crate::record::{Body, Event, Name, OpKind, Outcome};
 use crate::stuck::Stuck;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -29,7 +31,9 @@ impl Run {
         };
         Some(match body {
             ItemBody::JobEnded { job, outcome } => {
-                Event::Done { of: number_of(CancelTarget::Job(job))?, outcome: limited(outcome, bytes_max) }
+                let of = number_of(CancelTarget::Job(job))?;
+                let outcome = lock(&self.shared.state).expired_start(of, outcome);
+                Event::Done { of, outcome: limited(outcome, bytes_max) }
             }
             ItemBody::ChildEnded { run, outcome } => {
                 Event::Done { of: number_of(CancelTarget::Child(run))?, outcome: limited(outcome, bytes_max) }
@@ -82,11 +86,37 @@ impl State {
     pub(super) fn is_awaited(&self, event: &Event) -> bool {
         match event {
             Event::Done { of, .. } => self.waited.contains_key(of) || self.ops.find(*of).is_some(),
-            Event::Fired { of } => self.ops.find(*of).is_some(),
+            Event::Fired { of } | Event::StartExpired { of } | Event::Expired { of, .. } => {
+                self.ops.find(*of).is_some()
+            }
             Event::Stepped { key, .. } => self.steps.open.contains_key(key),
             Event::Resolved { token, .. } => matches!(self.promises.get(token), Some(None)),
             Event::TimedOut => !self.is_late,
             Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } => true,
+        }
+    }
+
+    /// The event of a timer that is due.
+    pub(super) fn timer_event(&self, (at, of, kind): Timer, id: OpId) -> Event {
+        match (kind, self.ops.get(id).map(|op| op.kind)) {
+            (TimerKind::Start, Some(OpKind::Call)) => Event::StartExpired { of },
+            (TimerKind::Start, _) => Event::Fired { of },
+            (TimerKind::Close, _) => {
+                let message = format!("schedule_to_close: the call did not end by {at}");
+                Event::Expired { of, error: CallError::new(ErrorClass::TimedOut, message) }
+            }
+        }
+    }
+
+    /// A job that was cancelled without an attempt after the `schedule_to_start` of its call has timed out.
+    fn expired_start(&self, of: u64, outcome: Outcome) -> Outcome {
+        let has_expired = || self.ops.find(of).and_then(|id| self.ops.get(id)).is_some_and(|op| op.start_expired);
+        match outcome {
+            Err(error) if error.is_cancelled() && error.attempts == 0 && has_expired() => {
+                let message = "schedule_to_start: no worker had claimed the job in time";
+                Err(CallError::new(ErrorClass::TimedOut, message))
+            }
+            outcome => outcome,
         }
     }
 
@@ -96,6 +126,19 @@ impl State {
             Event::Done { of, .. } if self.waited.remove(&of).is_some() => None,
             Event::Done { of, outcome } => self.ops.find(of).and_then(|id| self.finish(id, outcome)),
             Event::Fired { of } => self.ops.find(of).and_then(|id| self.finish(id, Ok(Body::null()))),
+            Event::StartExpired { of } => {
+                let job = self.ops.expire_start(of);
+                // The commit of this record cancels the job. A replay has no such commit.
+                if let Some(job) = job.filter(|_| !self.journal.is_replaying()) {
+                    self.unclaimed.insert(of, job);
+                }
+                None
+            }
+            Event::Expired { of, error } => self.ops.find(of).and_then(|id| {
+                let target = self.ops.get(id).and_then(|op| op.target);
+                self.cancels.insert(of, target);
+                self.finish(id, Err(error))
+            }),
             Event::Stepped { key, outcome, .. } => self.steps.open.remove(&key).and_then(|id| self.finish(id, outcome)),
             Event::Signal { name, body, id } => self.hand_over(&name, Message { body, id }, false),
             Event::Resolved { token, body } => {

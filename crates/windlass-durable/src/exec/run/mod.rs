@@ -11,6 +11,7 @@ use super::journal::Journal;
 use super::wakers::{TaskId, TaskWaker, WakeQueue};
 use super::{BoxFuture, CancelTarget, Host, Item, Limits, NodeId, Scope, Shared, State, lock};
 use crate::record::{End, Key, Name, OpKind, Record, SourceLine};
+use crate::retry::RunRetry;
 use crate::stuck::Stuck;
 use crate::workflow::{AnyWorkflow, Failure, RootFuture};
 use bytes::Bytes;
@@ -47,6 +48,15 @@ impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Opening({}, {}, {} records from {})", self.id, self.workflow.kind(), self.history.len(), self.first)
     }
+}
+
+/// What a run is opened with beside its code and its history.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The time of the store; see [`Run::set_clock`].
+    pub clock: Timestamp,
+    /// How often the code is started again when it fails. A segment that is replayed to its end ends as it is recorded.
+    pub retry: RunRetry,
 }
 
 /// A task of the run: a future that was spawned on a `JoinSet`.
@@ -114,11 +124,17 @@ impl Run {
 
     /// Like [`open`](Self::open), and hands out a probe before the code is replayed, which may take long or block.
     pub fn open_observed(opening: Opening, observe: impl FnOnce(RunProbe)) -> Result<Self, Stuck> {
+        Self::open_with(opening, RunOptions::default(), observe)
+    }
+
+    /// Like [`open_observed`](Self::open_observed), with options.
+    pub fn open_with(opening: Opening, options: RunOptions, observe: impl FnOnce(RunProbe)) -> Result<Self, Stuck> {
+        let RunOptions { clock, retry } = options;
         install_panic_hook();
         let Opening { workflow, id, input, created_at, host, limits, first, history } = opening;
         let queue = Arc::new(WakeQueue::new(host.clone(), id));
         let journal = Journal::new(first, history, host.build());
-        let state = Mutex::new(State { journal, ..State::default() });
+        let state = Mutex::new(State { journal, clock, retry, ..State::default() });
         let root_waker = Arc::new(TaskWaker { queue: queue.clone(), task: 0, queued: false.into() });
         let shared = Arc::new(Shared { id, queue, state, host, limits });
         let mut run = Self {
@@ -184,9 +200,28 @@ impl Run {
         self.has_steps() && (has_unbegun || self.shared.queue.has_steps())
     }
 
-    /// When the next timer fires.
+    /// When the next timer fires, or the code starts.
     pub fn next_timer(&self) -> Option<Timestamp> {
-        lock(&self.shared.state).ops.next_timer().map(|(at, _)| at)
+        if !self.has_started {
+            return Some(self.starts_at());
+        }
+        lock(&self.shared.state).ops.next_timer().map(|((at, ..), _)| at)
+    }
+
+    /// Sets the time of the store, from which the timeouts of calls are counted if the run is behind it.
+    pub fn set_clock(&mut self, now: Timestamp) {
+        let mut state = lock(&self.shared.state);
+        state.clock = state.clock.max(now);
+    }
+
+    /// The number of the attempt, from 1.
+    pub fn attempt(&self) -> u32 {
+        lock(&self.shared.state).failed_attempts + 1
+    }
+
+    /// The code has started.
+    pub fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// The deadline of the run has passed, and a record says so.

@@ -37,6 +37,13 @@ impl Run {
                     state.now = state.now.max(*at);
                     state.journal.advance();
                 }
+                Some(Record { entry: Entry::End { at, end: End::Retried { attempt, at: retry_at, .. } }, .. })
+                    if !self.has_started =>
+                {
+                    state.now = state.now.max(*at);
+                    (state.failed_attempts, state.retry_at) = (attempt.saturating_sub(1), Some(*retry_at));
+                    state.journal.advance();
+                }
                 Some(record) if record.is_event() => {
                     let number = state.journal.number();
                     if let Some(Record { entry: Entry::Event { at, event }, .. }) = state.journal.take_expected() {

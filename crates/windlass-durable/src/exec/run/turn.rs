@@ -14,7 +14,8 @@ impl Run {
     /// Applies items, oldest first, and returns what follows from them. Timers that are due are applied between the items, by
     /// their times.
     ///
-    /// The first turn of a run starts its code. The first turn after [`open`](Self::open) also contains what the history does
+    /// The first turn of a run whose time has come starts its code; until then, and unless the run is cancelled, messages are
+    /// recorded only. The first turn after [`open`](Self::open) also contains what the history does
     /// not have of its last turn; call it, with no items if there are none. Items are taken in their order; when the run ends,
     /// the rest is not taken.
     pub fn turn(&mut self, items: Vec<Item>, now: Timestamp) -> Result<Turn, Stuck> {
@@ -28,10 +29,8 @@ impl Run {
         if let Some(reason) = self.shared.queue.foreign() {
             return Err(Stuck::Foreign(reason));
         }
-        if !self.has_started {
-            let number = self.history_len();
-            let seed = self.shared.host.seed(self.shared.id, number);
-            self.record(self.created_at, Event::Started { seed })?;
+        if !self.has_started && self.starts_at() <= self.clock(now) {
+            self.record_start(self.starts_at())?;
         }
         let mut takes = Vec::new();
         for item in items {
@@ -47,8 +46,32 @@ impl Run {
             };
             takes.extend(item.number.map(|number| (records + usize::from(is_recorded), number)));
         }
+        if !self.has_started && self.is_cancelled() {
+            // The code sees that, and ends.
+            self.record_start(Timestamp::from_ms(0))?;
+        }
         self.fire(now)?;
         Ok(self.decided(takes))
+    }
+
+    /// When the code starts: its delay, or the time until the next attempt, has passed then.
+    pub(super) fn starts_at(&self) -> Timestamp {
+        self.created_at.max(lock(&self.shared.state).retry_at.unwrap_or_default())
+    }
+
+    fn clock(&self, now: Timestamp) -> Timestamp {
+        now.max(lock(&self.shared.state).clock)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.is_late || state.cancel_reason.is_some()
+    }
+
+    fn record_start(&mut self, at: Timestamp) -> Result<(), Stuck> {
+        let number = self.history_len();
+        let seed = self.shared.host.seed(self.shared.id, number);
+        self.record(at, Event::Started { seed }).map(drop)
     }
 
     /// Starts and polls local steps, and returns what follows from their ends.
@@ -127,9 +150,11 @@ impl Run {
     /// Fires the timers that are due at `until`, by their times.
     fn fire(&mut self, until: Timestamp) -> Result<(), Stuck> {
         while !self.has_ended() {
-            let due = lock(&self.shared.state).ops.next_timer().filter(|(at, _)| *at <= until);
-            let Some((at, of)) = due else { break };
-            self.record(at, Event::Fired { of })?;
+            let state = lock(&self.shared.state);
+            let Some((timer, id)) = state.ops.next_timer().filter(|((at, ..), _)| *at <= until) else { break };
+            let event = state.timer_event(timer, id);
+            drop(state);
+            self.record(timer.0, event)?;
         }
         Ok(())
     }
@@ -139,14 +164,18 @@ impl Run {
         let (first, records) = state.journal.take_out();
         let starts = std::mem::take(&mut state.starts);
         let cancels = std::mem::take(&mut state.cancelled);
-        let wake = state.ops.next_timer().map(|(at, _)| at);
+        let unclaimed = std::mem::take(&mut state.unclaimed);
         let ended = state.ended.clone();
-        let next = match (&ended, state.closing.as_ref().and_then(|closing| closing.next_input.as_ref())) {
-            (Some(End::Continued { kind, .. }), Some(input)) => {
-                Some(NextSegment { kind: kind.clone(), input: input.to_bytes(), from: state.segment_from })
-            }
-            _ => None,
-        };
-        Turn { first, records, starts, cancels, takes, wake, ended, next }
+        let next = state.closing.as_ref().and_then(|closing| closing.next_input.as_ref()).and_then(|input| {
+            let (kind, starts_at) = match &ended {
+                Some(End::Continued { kind, .. }) => (kind.clone(), None),
+                Some(End::Retried { at, .. }) => (self.workflow.kind(), Some(*at)),
+                _ => return None,
+            };
+            Some(NextSegment { kind, input: input.to_bytes(), from: state.segment_from, starts_at })
+        });
+        drop(state);
+        let wake = self.next_timer();
+        Turn { first, records, starts, cancels, unclaimed, takes, wake, ended, next }
     }
 }

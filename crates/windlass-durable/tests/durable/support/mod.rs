@@ -4,7 +4,7 @@ mod tokio_host;
 mod world;
 
 pub(crate) use tokio_host::TokioHost;
-pub(crate) use world::{State, World, opening};
+pub(crate) use world::{NEVER_CLAIMED, State, World, opening};
 
 use std::future::Future;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use windlass_core::id::{JobId, RunId};
 use windlass_core::time::Timestamp;
 use windlass_durable::{
     AnyWorkflow, Body, CallError, Chunk, End, Entry, Event, Host, Item, ItemBody, Key, Limits, NextSegment, NoHost,
-    Opening, Outcome, Record, Request, Run, Signal, Start, Stuck, Turn,
+    Opening, Outcome, Record, Request, Run, RunOptions, RunRetry, Signal, Start, Stuck, Turn,
 };
 
 /// A job that was started.
@@ -17,6 +17,9 @@ pub(crate) struct JobStarted {
     pub(crate) input: Body,
     pub(crate) start: Start,
 }
+
+/// The kind of jobs that no worker claims.
+pub(crate) const NEVER_CLAIMED: &str = "never claimed";
 
 /// After how many milliseconds a job ends, and how.
 pub(crate) type Activity = Arc<dyn Fn(&JobStarted) -> (i64, Outcome) + Send + Sync>;
@@ -64,6 +67,7 @@ pub(crate) struct World {
     pub(crate) others: HashMap<String, Arc<dyn AnyWorkflow>>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) limits: Limits,
+    pub(crate) retry: RunRetry,
     pub(crate) id: RunId,
     /// All records of all segments.
     pub(crate) history: Vec<Record>,
@@ -104,6 +108,7 @@ impl World {
             others: HashMap::new(),
             host: Arc::new(NoHost { build: "b1".into() }),
             limits: Limits::default(),
+            retry: RunRetry::default(),
             id: RunId::from_parts(0, 1),
             history: Vec::new(),
             segments: vec![segment],
@@ -196,7 +201,7 @@ impl World {
 
     pub(crate) fn ended(&self) -> Option<End> {
         match &self.history.last()?.entry {
-            Entry::End { end, .. } if !matches!(end, End::Continued { .. }) => Some(end.clone()),
+            Entry::End { end, .. } if !matches!(end, End::Continued { .. } | End::Retried { .. }) => Some(end.clone()),
             _ => None,
         }
     }
@@ -205,7 +210,8 @@ impl World {
     pub(crate) fn step(&mut self) -> Result<bool, Stuck> {
         let now = Timestamp::from_ms(self.now);
         if self.run.is_none() {
-            let mut run = Run::open(self.opening())?;
+            let options = RunOptions { retry: self.retry.clone(), ..RunOptions::default() };
+            let mut run = Run::open_with(self.opening(), options, |_| ())?;
             // The start, or what the history lacks of its last turn.
             let turn = run.turn(Vec::new(), now)?;
             self.run = Some(run);
@@ -285,6 +291,15 @@ impl World {
             self.tape.push(item);
         }
         chunk.starts.into_iter().for_each(|start| self.start(start));
+        for job in chunk.cancel_unclaimed {
+            let job_of = |started: &&JobStarted| matches!(&started.start, Start::Job { job: id, .. } if *id == job);
+            let started = self.started.iter().find(job_of).unwrap();
+            if started.key.name == NEVER_CLAIMED {
+                let key = self.due.remove(&job.to_string()).unwrap();
+                self.schedule.remove(&key);
+                self.at(self.now, ItemBody::JobEnded { job, outcome: Err(CallError::cancelled()) });
+            }
+        }
         let jobs = chunk.cancel_jobs.iter().map(JobId::to_string);
         for id in jobs.chain(chunk.cancel_children.iter().map(RunId::to_string)) {
             self.cancelled_outside += 1;
@@ -299,7 +314,7 @@ impl World {
         let (key, request) = (command.key.clone(), command.request);
         match &start {
             Start::Job { job, spec, .. } => {
-                assert_eq!(request, Request::Call { job: *job });
+                assert!(matches!(request, Request::Call { job: id, .. } if id == *job));
                 let input = Body::from_json(&spec.payload.bytes).unwrap();
                 let job = *job;
                 let started = JobStarted { key, input, start };

@@ -24,6 +24,7 @@ pub(super) fn created(answer: &str, run: &NewRun) -> Result<RunCreated> {
         ("restarted", _) => Ok(RunCreated::Restarted),
         ("taken", _) => Err(Error::RunTaken { run: run.id }),
         ("unclean", _) => Err(Error::run_refused(run.id, RUN_NOT_CLEANED_UP)),
+        ("full", _) => Err(Error::inbox_full(run.id, UNREAD_MESSAGES_MAX)),
         ("refused", rest) => Err(refused(rest, &run.step)),
         _ => Err(odd(answer)),
     }

@@ -1,7 +1,7 @@
 //! Items of inboxes, as `lua/lib/runs.lua` describes them.
 
 use super::text::state;
-use crate::record::{class_of, read_result, result, split_line, unescape};
+use crate::record::{class_of, read_message, read_result, result, split_line, unescape};
 use crate::reply::{Items, maybe, number, odd, text, time};
 use crate::store::enqueue::enqueued;
 use bytes::Bytes;
@@ -57,7 +57,8 @@ fn job_end(head: &str, rest: &Bytes) -> Option<JobEnd> {
     let mut word = || words.next();
     let (job, state, attempt, claimed, at) = (word()?, word()?, word()?, word()?, word()?);
     let class = word();
-    let (error, rest) = error_and_rest(rest)?;
+    let (line, rest) = split_line(rest)?;
+    let (error, detail) = text(&line).ok()?.strip_prefix('+').map(read_message).unzip();
     // Only for a run with results a line end follows the outputs.
     let (outputs, result) = match split_line(&rest) {
         None if rest.is_empty() => Default::default(),
@@ -75,6 +76,7 @@ fn job_end(head: &str, rest: &Bytes) -> Option<JobEnd> {
         at: time(at).ok()?,
         error,
         class: class.and_then(class_of),
+        detail: detail.flatten(),
         outputs,
         result,
     })

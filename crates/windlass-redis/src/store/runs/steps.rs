@@ -85,7 +85,7 @@ impl Told {
 
     /// What few steps have: letters, and what they stand for.
     fn add_rare(&mut self, step: &RunStep, lanes: &mut Lanes) -> Result<()> {
-        let RunStep { published, labels, result, error, segment, runs, .. } = step;
+        let RunStep { published, labels, result, error, segment, runs, cancel_unclaimed, .. } = step;
         let all = [
             (published.is_some(), 'p'),
             (labels.is_some(), 'l'),
@@ -93,6 +93,7 @@ impl Told {
             (error.is_some(), 'e'),
             (segment.is_some(), 's'),
             (!runs.is_empty(), 'c'),
+            (!cancel_unclaimed.is_empty(), 'u'),
         ];
         let letters: String = all.iter().filter(|(is_there, _)| *is_there).map(|(_, letter)| letter).collect();
         self.add(if letters.is_empty() { "-".to_owned() } else { letters });
@@ -116,6 +117,10 @@ impl Told {
         if !runs.is_empty() {
             self.add(runs.len().to_string());
             runs.iter().try_for_each(|run| self.add_run(run, lanes))?;
+        }
+        if !cancel_unclaimed.is_empty() {
+            self.add(cancel_unclaimed.len().to_string());
+            cancel_unclaimed.iter().for_each(|job| self.add(job.to_string()));
         }
         Ok(())
     }
@@ -143,7 +148,15 @@ impl Told {
         self.add(keep_and_rare(run)?);
         self.add(&run.definition[..]);
         self.add(&run.input[..]);
-        self.add_step(&run.step, lanes)
+        self.add_step(&run.step, lanes)?;
+        if !run.messages.is_empty() {
+            self.add(run.messages.len().to_string());
+            for message in &run.messages {
+                self.add(message_flags(message, '-'));
+                self.add(message.body.as_str());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn of_commit(commit: &RunCommit, lanes: &mut Lanes) -> Result<Self> {
@@ -168,7 +181,8 @@ fn keep_and_rare(run: &NewRun) -> Result<String> {
         RunReuse::IfEnded => "a",
         RunReuse::IfNotSucceeded => "s",
     };
-    let letters = format!("{reuse}{}", if run.job_results { "j" } else { "" });
+    let results = if run.job_results { "j" } else { "" };
+    let letters = format!("{reuse}{results}{}", if run.messages.is_empty() { "" } else { "m" });
     if letters.is_empty() && run.parent.is_none() && run.labels.is_empty() {
         return Ok(keep.to_string());
     }

@@ -84,7 +84,17 @@ fn lost_end(run: RunId, id: JobId, stored: Option<Job>, now: Timestamp) -> Optio
     let Job { state, attempt, claimed_at, finished_at, mut failures, outputs, .. } = job;
     let error = failures.pop().map(|failure| failure.message);
     let at = finished_at.unwrap_or(now);
-    let end =
-        || JobEnd { job: id, state: Some(state), attempt, claimed_at, at, error, class: None, outputs, result: None };
+    let end = || JobEnd {
+        job: id,
+        state: Some(state),
+        attempt,
+        claimed_at,
+        at,
+        error,
+        class: None,
+        detail: None,
+        outputs,
+        result: None,
+    };
     state.is_terminal().then(|| job_ended(end()))
 }

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use waits::{maybe, maybe_sleep, maybe_until, until_work};
-use windlass_core::job::{Retry, State};
+use windlass_core::job::{Failure, FailureClass, Retry, State};
 use windlass_core::name::Kind;
 use windlass_core::store::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, Kinds, Outcome, OutcomeKind, ReportRequest, Reported, WorkMark,
@@ -443,7 +443,11 @@ fn in_place_of(outcome: &Outcome, error: Error) -> Option<Outcome> {
         (Error::LeaseLost, _) => tracing::warn!(job = %lease.job, "its lease was lost before its outcome came"),
         (error, OutcomeKind::Complete { .. }) => {
             tracing::error!(job = %lease.job, %error, "the store refused its outcome");
-            return Some(Outcome::fail(lease, format!("its outcome was refused: {error}"), Retry::Never));
+            let message = format!("its outcome was refused: {error}");
+            // A workflow that waits for the job gets an error of a class of its own.
+            let detail = matches!(error, Error::Limit { .. }).then(crate::error::too_large_detail);
+            let failure = Failure { detail, ..Failure::new(FailureClass::Error, message) };
+            return Some(Outcome { lease, kind: OutcomeKind::Fail { failure, retry: Retry::Never } });
         }
         (error, OutcomeKind::Fail { .. } | OutcomeKind::Release { .. }) => {
             tracing::error!(job = %lease.job, %error, "the store refused its outcome; its lease will run out");
