@@ -7,6 +7,9 @@ mod blocked;
 mod edges;
 mod guards;
 mod kills;
+mod length;
+mod resume;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;
