@@ -4,7 +4,9 @@ use super::stores::{Opened, memory, on_every_store};
 use serde::{Deserialize, Serialize};
 use windlass::core::store::RunState;
 use windlass::core::time::HANG_GUARD;
-use windlass::durable::{Error, Signal, Wf, workflow};
+use std::sync::Arc;
+use windlass::durable::{Error, RunHandle, Signal, Wf, typed, workflow};
+use windlass::runs::Engine;
 
 on_every_store!(a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap);
 
@@ -19,42 +21,49 @@ async fn counts_ticks(wf: Wf, ticks: u32) -> Result<u32, Error> {
     Ok(ticks)
 }
 
-async fn a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap(on: Opened) {
-    let worker = || on.worker("a").workflow(counts_ticks).history_cap(20);
-    let running = on.start(worker());
-    let run = on.client.start(counts_ticks, 40).await.unwrap();
-    for _ in 0..40 {
-        run.signal(Tick {}).await.unwrap();
-        if on.view(&run).await.stuck.is_some() {
-            break;
+fn engine(on: &Opened) -> Engine {
+    let engine = Engine::new(Arc::clone(&on.store)).unwrap().history_cap(20);
+    engine.workflows(vec![typed(counts_ticks)], Some("a".to_owned())).unwrap()
+}
+
+/// Sends signals, each in a turn of its own, until the run is stuck or has ended. Returns how many it took.
+async fn tick(on: &Opened, engine: &mut Engine, run: &RunHandle<counts_ticks>) -> u64 {
+    for sent in 0..100 {
+        let seen = on.view(run).await;
+        if seen.stuck.is_some() || seen.state.is_terminal() {
+            return sent;
         }
-    }
-    let id = run.id();
-    let length = {
-        // Signals that come together are recorded in one turn.
         run.signal(Tick {}).await.unwrap();
-        let stuck = on.stuck(&run).await;
-        let seen = on.view(&run).await;
-        let wanted = format!("windlass runs resume {id} --cap {}", 2 * seen.history_len);
-        assert!(stuck.contains(&wanted) && stuck.contains("at most 20 are allowed"), "{stuck}");
-        assert_eq!(seen.state, RunState::Running, "it has not failed");
-        seen.history_len
-    };
-    // The cap of the run counts, in every process.
-    run.resume_with_cap(length + 3).await.unwrap();
-    for _ in 0..3 {
-        run.signal(Tick {}).await.unwrap();
+        engine.settle().await.unwrap();
     }
-    assert!(on.stuck(&run).await.contains(&format!("at most {} are allowed", length + 3)));
-    running.drain().await;
-    let running = on.start(worker());
+    panic!("the run goes on");
+}
+
+async fn a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap(on: Opened) {
+    let mut first = engine(&on);
+    let run = on.client.start(counts_ticks, 40).await.unwrap();
+    // The start and 19 signals; the next one is not recorded.
+    assert_eq!(tick(&on, &mut first, &run).await, 20);
+    let seen = on.view(&run).await;
+    let stuck = seen.stuck.unwrap();
+    let advice = format!("at most 20 are allowed. `windlass runs resume {} --cap 40`", run.id());
+    assert!(stuck.contains("its history has 20 records") && stuck.contains(&advice), "{stuck}");
+    assert_eq!((seen.state, seen.history_len, seen.unread_messages), (RunState::Running, 20, 1));
+    // Without another cap it is stuck again.
+    run.resume().await.unwrap();
+    first.settle().await.unwrap();
+    assert!(on.view(&run).await.stuck.is_some());
+    // The cap of the run counts, in every process. Its record and the waiting signal are the first two.
+    run.resume_with_cap(30).await.unwrap();
+    first.settle().await.unwrap();
+    assert_eq!(on.view(&run).await.history_len, 22);
+    let mut second = engine(&on);
+    assert_eq!(tick(&on, &mut second, &run).await, 9);
+    assert!(on.view(&run).await.stuck.unwrap().contains("at most 30 are allowed"));
     run.resume_with_cap(1_000).await.unwrap();
-    while on.view(&run).await.state == RunState::Running {
-        // The run may end between the two calls.
-        let _ = run.signal(Tick {}).await;
-    }
+    first.settle().await.unwrap();
+    tick(&on, &mut first, &run).await;
     assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(40));
-    running.drain().await;
 }
 
 #[workflow]

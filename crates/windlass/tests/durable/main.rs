@@ -2,17 +2,23 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+mod bad_input;
 mod behaviour;
 mod blocked;
+mod cleanup;
+mod deploys;
 mod edges;
+mod failover;
 mod guards;
 mod kills;
 mod length;
+mod recursion;
 mod resume;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;
+mod traps;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -31,7 +31,7 @@ pub(crate) fn memory() -> Opened {
 pub(crate) fn sqlite() -> Opened {
     let folder = tempfile::tempdir().unwrap();
     // Whether a commit is synced makes no difference to these tests.
-    opened(format!("sqlite://{}/jobs.db", folder.path().display()), Some(folder), None)
+    opened(format!("sqlite://{}/jobs.db?synchronous=normal", folder.path().display()), Some(folder), None)
 }
 
 pub(crate) fn redis() -> Opened {
