@@ -355,7 +355,9 @@ impl OpenWork {
                     open.remove(of);
                 }
                 Entry::Cancel(numbers) => {
-                    numbers.iter().for_each(|number| drop(open.remove(number)));
+                    for number in numbers {
+                        open.remove(number);
+                    }
                 }
                 _ => {}
             }

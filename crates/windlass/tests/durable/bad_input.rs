@@ -2,7 +2,7 @@
 
 use super::stores::{Opened, memory, on_every_store, until};
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use std::time::Duration;
 use windlass::Error;
 use windlass::core::store::{RUN_PART_BYTES_MAX, RunState, UNREAD_MESSAGES_MAX};
@@ -48,7 +48,7 @@ async fn a_wrong_signal_makes_a_run_stuck_and_is_kept(on: Opened) {
     on.summary(&run, "recv").await;
     run.signal_named(Number::NAME, "seven").await.unwrap();
     let stuck = on.stuck(&run).await;
-    assert!(stuck.contains(Number::NAME), "{stuck}");
+    assert!(stuck.contains("does not decode as"), "{stuck}");
     run.signal(Number(2)).await.unwrap();
     assert_eq!(on.view(&run).await.unread_messages, 2, "both are there");
     running.drain().await;
@@ -171,5 +171,4 @@ async fn a_signal_to_a_missing_run_is_an_error() {
     assert!(matches!(sent, Error::NotFound { .. }), "{sent:?}");
     let waited = on.client.run(adds, "missing").result(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(waited, Error::NotFound { .. }), "{waited:?}");
-    drop(to_raw_value(&1).unwrap());
 }

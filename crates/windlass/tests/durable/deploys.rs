@@ -9,13 +9,7 @@ use windlass::durable::{Error, Signal, Wf, workflow};
 
 on_every_store!(slow_a_bad_deploy_loses_none_of_many_runs_in_flight);
 
-/// Runs in flight: a thousand in memory, fewer where each costs a write to a file or a server.
-fn in_flight(on: &Opened) -> u64 {
-    match on.url.split(':').next() {
-        Some("memory") => 1_000,
-        _ => 400,
-    }
-}
+const IN_FLIGHT: u64 = 1_000;
 
 #[derive(Serialize, Deserialize, Signal)]
 struct Deliver {
@@ -52,7 +46,7 @@ async fn fixed(wf: Wf, id: u64) -> Result<String, Error> {
 async fn slow_a_bad_deploy_loses_none_of_many_runs_in_flight(on: Opened) {
     let worker = on.start(on.worker("good").workflow(good));
     let mut runs = Vec::new();
-    for id in 0..in_flight(&on) {
+    for id in 0..IN_FLIGHT {
         runs.push(on.client.start(good, id).await.unwrap());
     }
     on.all("all wait for their signal", |run| run.summary.contains("recv")).await;
