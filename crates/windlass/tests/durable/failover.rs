@@ -2,16 +2,22 @@
 
 use super::stores::{Opened, memory, on_every_store, until};
 use super::{Charge, support};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use windlass::core::id::RunId;
 use windlass::core::store::{RunCommit, RunCommitted, RunState, Store, Wrap, Wrapped};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, Wf, typed, workflow};
 use windlass::runs::Engine;
 
-on_every_store!(a_state_that_a_failover_has_overtaken_is_not_used);
+on_every_store!(
+    a_state_that_a_failover_has_overtaken_is_not_used,
+    a_long_state_that_a_failover_has_overtaken_is_not_used,
+);
 
 /// Acknowledges commits and makes none while its flag is set, as a primary does whose last changes are lost in a failover.
 struct LosesCommits(Arc<dyn Store>, AtomicBool);
@@ -31,9 +37,16 @@ impl Wrap for LosesCommits {
     }
 }
 
+/// The random numbers that the code of a run has seen, one for each time that it was executed from its beginning.
+static SEEN: Mutex<BTreeMap<RunId, Vec<u64>>> = Mutex::new(BTreeMap::new());
+
 #[workflow]
-async fn charges(wf: Wf, order: u64) -> Result<u64, Error> {
-    Ok(wf.call(Charge { order }).await?)
+async fn charges(wf: Wf, _text: String) -> Result<u64, Error> {
+    let number = wf.random();
+    SEEN.lock().entry(wf.run_id()).or_default().push(number);
+    wf.run_ok("step", async || ()).await?;
+    wf.call(Charge { order: 7 }).await?;
+    Ok(number)
 }
 
 fn engine(store: Arc<dyn Store>) -> Engine {
@@ -41,13 +54,23 @@ fn engine(store: Arc<dyn Store>) -> Engine {
     engine.workflows(vec![typed(charges)], Some("a".to_owned())).unwrap()
 }
 
-/// Both histories have the same length; the job of the first is not there.
+/// A claim brings a short history along.
 async fn a_state_that_a_failover_has_overtaken_is_not_used(on: Opened) {
-    let run = on.client.start(charges, 7).await.unwrap();
+    overtaken(on, String::new()).await;
+}
+
+/// The state is refused because of the end of a job that it does not have.
+async fn a_long_state_that_a_failover_has_overtaken_is_not_used(on: Opened) {
+    overtaken(on, "x".repeat(100_000)).await;
+}
+
+/// Both engines make histories of the same length. That of the first is lost.
+async fn overtaken(on: Opened, input: String) {
+    let run = on.client.start(charges, input).await.unwrap();
     let losing = Arc::new(Wrapped(LosesCommits(Arc::clone(&on.store), AtomicBool::new(true))));
     let mut first = engine(Arc::<Wrapped<LosesCommits>>::clone(&losing));
     assert_eq!(first.settle().await.unwrap(), 1);
-    assert_eq!(on.view(&run).await.history_len, 0, "its commit is lost");
+    assert_eq!(on.view(&run).await.history_len, 0, "its commits are lost");
     losing.1.store(false, Ordering::SeqCst);
     let second = tokio::sync::Mutex::new(engine(Arc::clone(&on.store)));
     until("the lease of the first engine has ended", || async {
@@ -59,7 +82,8 @@ async fn a_state_that_a_failover_has_overtaken_is_not_used(on: Opened) {
     first.settle().await.unwrap();
     let seen = on.view(&run).await;
     assert_eq!((seen.state, seen.stuck), (RunState::Succeeded, None));
-    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(70));
+    let number = SEEN.lock()[&run.id()][1];
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(number), "that of the history in the store");
     worker.drain().await;
 }
 

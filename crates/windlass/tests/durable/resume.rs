@@ -1,14 +1,18 @@
 //! Workers that start resume what is stuck under another build.
 
 use super::stores::{Opened, memory, on_every_store};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use windlass::Worker;
-use windlass::core::store::{Run, RunState};
+use windlass::core::id::RunId;
+use windlass::core::store::{Run, RunMessage, RunState, Store, Wrap, Wrapped};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, Wf, typed, workflow};
 use windlass::runs::Engine;
 use windlass::testing::TestBed;
+use windlass::{Worker, WorkerBuilder};
 
 on_every_store!(
     a_worker_of_another_build_resumes_what_is_stuck,
@@ -25,6 +29,30 @@ async fn fixed(_wf: Wf, n: u32) -> Result<u32, Error> {
     Ok(n)
 }
 
+/// Notes which runs are resumed through it. Without that, a run is tried again after a minute.
+struct Resumes(Arc<dyn Store>, Mutex<Vec<RunId>>);
+
+#[async_trait::async_trait]
+impl Wrap for Resumes {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn send_to_runs(&self, messages: Vec<RunMessage>) -> windlass::Result<Vec<windlass::Result<()>>> {
+        self.1.lock().extend(messages.iter().filter(|message| message.reopens).map(|message| message.run));
+        self.0.send_to_runs(messages).await
+    }
+}
+
+fn noted(on: &Opened) -> Arc<Wrapped<Resumes>> {
+    Arc::new(Wrapped(Resumes(Arc::clone(&on.store), Mutex::default())))
+}
+
+/// A worker of this build whose resumptions are noted.
+fn worker(noted: &Arc<Wrapped<Resumes>>, build: &str) -> WorkerBuilder {
+    super::worker(&(Arc::clone(noted) as Arc<dyn Store>)).build_id(build)
+}
+
 async fn a_worker_of_another_build_resumes_what_is_stuck(on: Opened) {
     let first = on.start(on.worker("a").workflow(broken));
     let run = on.client.start(broken, 7).await.unwrap();
@@ -33,12 +61,15 @@ async fn a_worker_of_another_build_resumes_what_is_stuck(on: Opened) {
     first.drain().await;
     // Another worker of the same build leaves it alone: a run that it finds later is done, and this one is as it was.
     let before = on.view(&run).await;
-    let same = on.start(on.worker("a").workflow(fixed).workflow(super::order));
+    let resumed = noted(&on);
+    let same = on.start(worker(&resumed, "a").workflow(fixed).workflow(super::order));
     on.client.start(super::order, 1).await.unwrap().result(HANG_GUARD).await.unwrap().unwrap().unwrap();
     same.drain().await;
     assert_eq!(on.view(&run).await, before);
-    let other = on.start(on.worker("b").workflow(fixed));
+    assert_eq!(*resumed.1.lock(), []);
+    let other = on.start(worker(&resumed, "b").workflow(fixed));
     assert_eq!(run.result_json(HANG_GUARD).await.unwrap().unwrap().unwrap().get(), "7");
+    assert_eq!(*resumed.1.lock(), [run.id()]);
     other.drain().await;
 }
 
@@ -53,9 +84,11 @@ async fn slow_thousands_of_stuck_runs_are_resumed_page_by_page(on: Opened) {
     let is_stuck = |run: &Run| run.stuck.is_some();
     on.all("all runs are stuck", is_stuck).await;
     broken_engine.drain().await;
-    let workers: Vec<_> = (0..2).map(|_| on.start(on.worker("b").workflow(fixed))).collect();
+    let resumed = noted(&on);
+    let workers: Vec<_> = (0..2).map(|_| on.start(worker(&resumed, "b").workflow(fixed))).collect();
     on.all("all runs have ended", |run| run.state == RunState::Succeeded).await;
-    assert_eq!(on.runs().await.len(), MANY as usize);
+    let resumed: BTreeSet<RunId> = resumed.1.lock().iter().copied().collect();
+    assert_eq!(resumed.len(), MANY as usize);
     for worker in workers {
         worker.drain().await;
     }
