@@ -86,8 +86,16 @@ fn cases() -> Vec<(&'static str, Arc<dyn AnyWorkflow>, World)> {
         let id = format!("m{i}");
         continued.at(1, ItemBody::Signal { name: "ping".into(), body: body(&i), id });
     }
-    let worlds =
-        [("ok", ok), ("cancelled", cancelled), ("timed_out", late), ("failed", failed), ("continued", continued)];
+    let mut capped = World::new(wf(|wf| async move { Ok(json!(wf.call(A(1)).await?)) }), &json!(null));
+    capped.at(0, ItemBody::CapRaised { cap: 200_000 });
+    let worlds = [
+        ("ok", ok),
+        ("cancelled", cancelled),
+        ("timed_out", late),
+        ("failed", failed),
+        ("continued", continued),
+        ("capped", capped),
+    ];
     let run = |(name, mut world): (&'static str, World)| {
         assert!(matches!(world.go(), State::Ended(_)), "{name}\n{}", world.print());
         (name, world.workflow.clone(), world)
@@ -133,6 +141,7 @@ fn golden_histories_decode_and_replay() {
         "cancel",
         "cancel_requested",
         "cancelled",
+        "cap",
         "child",
         "continued",
         "deadline",

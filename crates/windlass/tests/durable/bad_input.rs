@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 use windlass::Error;
-use windlass::core::store::{RUN_PART_BYTES_MAX, RunState, UNREAD_MESSAGES_MAX};
+use windlass::core::job::Due;
+use windlass::core::name::{Kind, WorkerId};
+use windlass::core::store::{RUN_PART_BYTES_MAX, RunClaim, RunCommit, RunState, RunStep, UNREAD_MESSAGES_MAX};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{self, PromiseToken, RunHandle, Signal, UntypedStart, Wf, workflow};
 
@@ -18,6 +20,7 @@ on_every_store!(
     of_two_starts_of_one_id_one_is_refused,
     a_promise_that_is_resolved_twice_keeps_its_first_value,
     a_stuck_run_is_terminated,
+    a_damaged_history_makes_its_run_stuck_and_no_other,
     the_largest_input_is_accepted_and_a_larger_one_refused,
 );
 
@@ -145,6 +148,23 @@ async fn a_stuck_run_is_terminated(on: Opened) {
     run.terminate("for the test").await.unwrap();
     let failure = run.result_json(HANG_GUARD).await.unwrap().expect("it has ended").unwrap_err();
     assert_eq!(failure.state, RunState::Terminated);
+    running.drain().await;
+}
+
+async fn a_damaged_history_makes_its_run_stuck_and_no_other(on: Opened) {
+    let run = on.client.start(adds, 1).await.unwrap();
+    let kinds = vec![Kind::new("adds@1").unwrap()];
+    let claim = RunClaim { run: Some(run.id()), ..RunClaim::new(WorkerId::new("damages").unwrap(), kinds) };
+    let held = on.store.claim_runs(claim).await.unwrap().runs.remove(0);
+    let damaged = RunStep { history: vec![vec![0xff, 0xfe, b'{'].into()], wake: Some(Due::Now), ..RunStep::nothing() };
+    on.store.commit_runs(vec![RunCommit::new(held.lease, 0, damaged)]).await.unwrap().remove(0).unwrap();
+    let running = on.start(on.worker("a").workflow(adds));
+    let stuck = on.stuck(&run).await;
+    assert!(stuck.contains("entry 0 of the history does not decode"), "{stuck}");
+    let other = on.client.start(adds, 1).await.unwrap();
+    other.signal(Number(2)).await.unwrap();
+    assert_eq!(other.result(HANG_GUARD).await.unwrap().unwrap(), Ok(3));
+    assert_eq!(on.view(&run).await.history_len, 1, "it is kept as it is");
     running.drain().await;
 }
 

@@ -19,6 +19,7 @@ mod stores;
 mod support;
 mod timers;
 mod traps;
+mod unwinding;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
