@@ -8,8 +8,8 @@ use super::commit::{Committed, REFUSALS_MAX};
 use super::host::StepListener;
 use super::item::item_of;
 use super::kind::{CodeRuns, CodeState};
-use super::resume::stuck_under;
 use super::lost::{lost_ends, open_targets};
+use super::resume::stuck_under;
 use crate::runs::{Arrived, Takes, Turn as EngineTurn, TurnCommit};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,19 @@ impl<'d> Decision<'d> {
         let (begun, known_to) = (Instant::now(), turn.now());
         let (unread, without_effect) = (BTreeMap::new(), Vec::new());
         let (leaves_unreadable, read_to, refusals, offered) = (false, 0, 0, BTreeSet::new());
-        Self { kind, state, turn, unread, without_effect, leaves_unreadable, read_to, known_to, begun, refusals, offered }
+        Self {
+            kind,
+            state,
+            turn,
+            unread,
+            without_effect,
+            leaves_unreadable,
+            read_to,
+            known_to,
+            begun,
+            refusals,
+            offered,
+        }
     }
 
     /// Makes the decision and commits it.

@@ -9,9 +9,9 @@
 use super::message::Message;
 use std::sync::Arc;
 use std::time::Duration;
+use windlass_core::Result;
 use windlass_core::name::Kind;
 use windlass_core::store::{RUN_TEXT_BYTES_MAX, Run, RunList, RunMessage, RunState, Store};
-use windlass_core::Result;
 
 /// The most runs that are resumed at once.
 const PAGE: u32 = 500;

@@ -87,7 +87,8 @@ mod tests {
         let store = crate::open("memory://").unwrap();
         let client = Client::new(Arc::clone(&store));
         let ends = untyped("ends@1", |_, input| async move { Ok(input) });
-        let waits = untyped("waits@1", |wf, _| async move { Ok(wf.call_named("nobody-handles-this", json!(1)).await?) });
+        let waits =
+            untyped("waits@1", |wf, _| async move { Ok(wf.call_named("nobody-handles-this", json!(1)).await?) });
         let mut engine = Engine::new(store).unwrap().workflows(vec![ends, waits], Some("test".to_owned())).unwrap();
         for n in 0..300 {
             client.start_untyped(UntypedStart::new("ends", to_raw_value(&n).unwrap())).await.unwrap();

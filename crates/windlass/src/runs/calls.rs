@@ -70,7 +70,16 @@ impl Calls {
     pub(super) fn new(store: Arc<dyn Store>, engine: WorkerId, lease_ms: u64) -> Self {
         let commits = Arc::new(CommitQueue::new(Arc::clone(&store)));
         let (build, history_cap) = (None, HISTORY_CAP);
-        Self { store, engine, lease_ms, build, history_cap, commits, stop: watch::Sender::new(Stop::No), wake_set: Arc::default() }
+        Self {
+            store,
+            engine,
+            lease_ms,
+            build,
+            history_cap,
+            commits,
+            stop: watch::Sender::new(Stop::No),
+            wake_set: Arc::default(),
+        }
     }
 
     /// Claims runs of these kinds, or the one run if it is of one of them.

@@ -327,8 +327,8 @@ impl Engine {
             let run = claimed.lease.run;
             // What cleans up after a terminated run is read from its whole history. A history that comes along was committed by
             // another engine: a store that failed over may have lost that of the state.
-            let is_replayed =
-                claimed.state == RunState::Terminated || claimed.input.is_some() && !self.kinds.replay_parts(&claimed.kind);
+            let is_replayed = claimed.state == RunState::Terminated
+                || claimed.input.is_some() && !self.kinds.replay_parts(&claimed.kind);
             let is_usable = |loaded: &LoadedRun| !is_replayed && loaded.precedes(claimed);
             match self.cache.take(run).filter(is_usable) {
                 Some(loaded) if loaded.is_current(claimed) => drop(found.insert(run, Ok(loaded))),

@@ -2,9 +2,9 @@
 
 use super::stores::{Opened, memory, on_every_store};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use windlass::core::store::RunState;
 use windlass::core::time::HANG_GUARD;
-use std::sync::Arc;
 use windlass::durable::{Error, RunHandle, Signal, Wf, typed, workflow};
 use windlass::runs::Engine;
 

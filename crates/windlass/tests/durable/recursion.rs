@@ -77,7 +77,8 @@ async fn slow_a_run_whose_recursion_ends_three_processes_is_stuck_sqlite() {
     match std::env::var(URL) {
         Ok(url) => work(&url).await,
         Err(_) => {
-            dies_three_times(sqlite(), "recursion::slow_a_run_whose_recursion_ends_three_processes_is_stuck_sqlite").await;
+            dies_three_times(sqlite(), "recursion::slow_a_run_whose_recursion_ends_three_processes_is_stuck_sqlite")
+                .await;
         }
     }
 }
@@ -87,7 +88,8 @@ async fn slow_a_run_whose_recursion_ends_three_processes_is_stuck_redis() {
     match std::env::var(URL) {
         Ok(url) => work(&url).await,
         Err(_) => {
-            dies_three_times(redis(), "recursion::slow_a_run_whose_recursion_ends_three_processes_is_stuck_redis").await;
+            dies_three_times(redis(), "recursion::slow_a_run_whose_recursion_ends_three_processes_is_stuck_redis")
+                .await;
         }
     }
 }

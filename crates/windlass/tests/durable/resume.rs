@@ -14,10 +14,7 @@ use windlass::runs::Engine;
 use windlass::testing::TestBed;
 use windlass::{Worker, WorkerBuilder};
 
-on_every_store!(
-    a_worker_of_another_build_resumes_what_is_stuck,
-    slow_thousands_of_stuck_runs_are_resumed_page_by_page,
-);
+on_every_store!(a_worker_of_another_build_resumes_what_is_stuck, slow_thousands_of_stuck_runs_are_resumed_page_by_page,);
 
 #[workflow(name = "parcel")]
 async fn broken(_wf: Wf, _: u32) -> Result<u32, Error> {

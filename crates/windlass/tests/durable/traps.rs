@@ -270,7 +270,10 @@ async fn waiting_for_a_result_does_not_read_the_history(on: Opened) {
     let reads = Arc::new(Wrapped(ReadsNoHistory(Arc::clone(&on.store), Mutex::new(0))));
     let client = Client::new(Arc::<Wrapped<ReadsNoHistory>>::clone(&reads));
     let waiting = client.run(collects, "unknown");
-    assert!(matches!(waiting.result(HANG_GUARD).await, Err(windlass::Error::NotFound { .. })), "a missing run is an error");
+    assert!(
+        matches!(waiting.result(HANG_GUARD).await, Err(windlass::Error::NotFound { .. })),
+        "a missing run is an error"
+    );
     let waiting = client.run_by_id(run.id());
     let send = async {
         for n in 0..50 {

@@ -87,7 +87,9 @@ impl State {
             Event::Stepped { key, .. } => self.steps.open.contains_key(key),
             Event::Resolved { token, .. } => matches!(self.promises.get(token), Some(None)),
             Event::TimedOut => !self.is_late,
-            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } | Event::CapRaised { .. } => true,
+            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } | Event::CapRaised { .. } => {
+                true
+            }
         }
     }
 
