@@ -9,14 +9,18 @@
 use super::message::Message;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use windlass_core::Result;
 use windlass_core::name::Kind;
 use windlass_core::store::{RUN_TEXT_BYTES_MAX, Run, RunList, RunMessage, RunState, Store};
 
 /// The most runs that are resumed at once.
 const PAGE: u32 = 500;
-/// The pause after each page.
-const PAGE_PAUSE: Duration = Duration::from_millis(100);
+/// The shortest pause after each page.
+const PAGE_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The pause is at least so many times as long as the store took for the page: a fleet that starts must not keep a store busy that has
+/// many runs.
+const PAGE_PAUSE_FACTOR: u32 = 20;
 /// The pauses before the passes over all runs. During a deploy a worker of the old build may take what the first pass resumes.
 const PASSES: [Duration; 2] = [Duration::ZERO, Duration::from_secs(300)];
 /// The pause after a call for which the store was not available.
@@ -55,11 +59,14 @@ impl Resumer {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the time that the store takes, by the clock of the runtime")]
     async fn pass(&self) -> Result<()> {
         let mut list = RunList { state: Some(RunState::Running), stuck: Some(true), ..RunList::new(PAGE) };
         let mut resumed = 0;
         loop {
+            let begun = Instant::now();
             let page = self.until_available(|| self.store.list_runs(list.clone())).await?;
+            let pause = (begun.elapsed() * PAGE_PAUSE_FACTOR).max(PAGE_PAUSE_MIN);
             let messages: Vec<RunMessage> = page.runs.iter().filter_map(|run| self.message(run)).collect();
             if !messages.is_empty() {
                 let answers = self.until_available(|| self.store.send_to_runs(messages.clone())).await?;
@@ -70,7 +77,7 @@ impl Resumer {
             if list.cursor.is_none() {
                 break;
             }
-            tokio::time::sleep(PAGE_PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
         if resumed > 0 {
             tracing::info!(resumed, build = %self.build, "runs that were stuck under another build are resumed");

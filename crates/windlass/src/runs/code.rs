@@ -52,7 +52,7 @@ impl Engine {
             if let Some(resumer) = resumer {
                 resumer.run().await;
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

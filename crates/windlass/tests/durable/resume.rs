@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use windlass::core::id::RunId;
-use windlass::core::store::{Run, RunMessage, RunState, Store, Wrap, Wrapped};
+use windlass::core::job::Due;
+use windlass::core::name::{Kind, WorkerId};
+use windlass::core::store::{Run, RunClaim, RunCommit, RunMessage, RunState, RunStep, Store, Wrap, Wrapped};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, Wf, typed, workflow};
 use windlass::runs::Engine;
@@ -159,4 +161,22 @@ async fn runs_of_other_workflows_are_left_alone() {
     on.client.start(not_concerned, ()).await.unwrap().result(HANG_GUARD).await.unwrap().unwrap().unwrap();
     other.drain().await;
     assert_eq!(on.view(&run).await, before);
+}
+
+/// During a deploy, a worker of the old build may take what a new one has resumed. On the virtual clock.
+#[tokio::test]
+async fn a_run_that_becomes_stuck_under_the_old_build_later_is_resumed_by_the_second_pass() {
+    let test = TestBed::new();
+    let start = Worker::builder(test.store()).without_maintenance().workflow(fixed).build_id("b");
+    let worker = super::support::Running::start(start);
+    // Nobody claims it before its time, but the old worker below.
+    let run = test.client().start(fixed, 7).delay("1d").await.unwrap();
+    let claim = RunClaim::new(WorkerId::new("old").unwrap(), vec![Kind::new("parcel@1").unwrap()]);
+    let held = test.store().claim_runs(RunClaim { run: Some(run.id()), ..claim }).await.unwrap().runs.remove(0);
+    let stuck = Some("it does not match\nstuck under build a".to_owned());
+    let parked = RunStep { stuck, wake: Some(Due::DelayMs(3_600_000)), ..RunStep::nothing() };
+    test.store().commit_runs(vec![RunCommit::new(held.lease, 0, parked)]).await.unwrap().remove(0).unwrap();
+    assert!(run.result(Duration::from_secs(200)).await.unwrap().is_none());
+    assert_eq!(run.result(Duration::from_secs(200)).await.unwrap(), Some(Ok(7)));
+    worker.drain().await;
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use windlass::core::name::{Kind, WorkerId};
-use windlass::core::store::{RunClaim, RunMessage, RunRead, RunState, RunView, Store, Wrap, Wrapped};
+use windlass::core::store::{
+    RunClaim, RunCommit, RunMessage, RunRead, RunState, RunStep, RunView, Store, Wrap, Wrapped,
+};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{CallError, Error, ReusePolicy, Signal, Wf, select, typed, workflow};
 use windlass::runs::Engine;
@@ -19,6 +21,7 @@ on_every_store!(
     signals_during_continue_as_new_are_neither_lost_nor_fork_the_run,
     the_late_end_of_a_job_of_an_ended_run_does_not_reach_its_successor,
     recovery_finds_runs_of_all_kinds_and_more_than_ten,
+    a_stale_engine_cannot_commit,
     one_bad_run_does_not_halt_the_others,
     due_timers_are_handed_out_in_bounded_claims,
     a_parent_does_not_wait_for_a_child_that_cannot_be_created,
@@ -155,6 +158,22 @@ async fn recovery_finds_runs_of_all_kinds_and_more_than_ten(on: Opened) {
     let workflows = vec![typed(first_kind), typed(second_kind), typed(third_kind)];
     let engine = engine.workflows(workflows, Some("a".to_owned())).unwrap();
     engine.run(on.all("all are recovered", |run| run.state == RunState::Succeeded)).await;
+}
+
+async fn a_stale_engine_cannot_commit(on: Opened) {
+    let run = on.client.start(collects, 1).await.unwrap();
+    let claim = RunClaim::new(WorkerId::new("stale").unwrap(), vec![Kind::new("collects@1").unwrap()]);
+    let claim = RunClaim { lease_ms: 1_000, ..claim };
+    let stale = on.store.claim_runs(claim).await.unwrap().runs.remove(0);
+    let running = on.start(on.worker("a").workflow(collects).lease(Duration::from_secs(1)));
+    on.summary(&run, "recv").await;
+    let step = RunStep { history: vec!["{}".into()], state: RunState::Succeeded, ..RunStep::nothing() };
+    let commit = RunCommit::new(stale.lease, stale.history_len, step);
+    let refused = on.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap_err();
+    assert_eq!(refused, windlass::Error::LeaseLost);
+    run.signal(Number(7)).await.unwrap();
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(vec![7]));
+    running.drain().await;
 }
 
 #[workflow]
