@@ -53,10 +53,11 @@ pub async fn resume_run(store: &Arc<dyn Store>, run: RunId, cap: Option<u64>) ->
     let why = match (brief.state, brief.stuck) {
         (RunState::Running, Some(_)) => {
             let run = handle(store, run);
-            return Ok(match cap {
-                Some(cap) => run.resume_with_cap(cap).await?,
-                None => run.resume().await?,
-            });
+            let resumed = match cap {
+                Some(cap) => run.resume_with_cap(cap).await,
+                None => run.resume().await,
+            };
+            return Ok(resumed?);
         }
         (RunState::Running, None) => "is not stuck: it goes on by itself".to_owned(),
         (ended, _) => {
