@@ -169,6 +169,8 @@ async fn a_run_that_becomes_stuck_under_the_old_build_later_is_resumed_by_the_se
     let test = TestBed::new();
     let start = Worker::builder(test.store()).without_maintenance().workflow(fixed).build_id("b");
     let worker = super::support::Running::start(start);
+    // sleeps because: the first pass comes at once, and must not find the run; the clock is virtual.
+    tokio::time::sleep(Duration::from_secs(30)).await;
     // Nobody claims it before its time, but the old worker below.
     let run = test.client().start(fixed, 7).delay("1d").await.unwrap();
     let claim = RunClaim::new(WorkerId::new("old").unwrap(), vec![Kind::new("parcel@1").unwrap()]);
