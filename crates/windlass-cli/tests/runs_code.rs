@@ -62,6 +62,14 @@ async fn sleeps(wf: Wf, _: ()) -> Result<(), Error> {
     Ok(())
 }
 
+#[workflow]
+async fn steps(wf: Wf, count: u64) -> Result<u64, Error> {
+    for _ in 0..count {
+        wf.run_ok("step", async || ()).await?;
+    }
+    Ok(count)
+}
+
 /// A worker on a thread of its own, stopped with the test.
 struct Working {
     stopper: Stopper,
@@ -77,7 +85,7 @@ impl Working {
             runtime.block_on(async {
                 let builder = Worker::builder(windlass::open(&url).unwrap()).queue("shop").handle(charge);
                 let builder = builder.workflow(order).workflow(refuses).workflow(promised).workflow(family);
-                let worker = builder.workflow(sleeps).build().unwrap();
+                let worker = builder.workflow(sleeps).workflow(steps).history_cap(1_000).build().unwrap();
                 sender.send(worker.stopper()).unwrap();
                 worker.run_until_stopped().await.unwrap();
             });
@@ -345,4 +353,29 @@ fn messages_are_refused_where_nobody_can_read_them() {
     scene.run(&["runs", "terminate", "graph"]).ok().shows(&["terminated"]);
     assert_eq!(shown(&scene, "graph")["state"], "terminated");
     scene.run(&["runs", "tree", "graph"]).ok().shows(&["terminated"]);
+}
+
+#[test]
+fn a_run_of_a_workflow_that_no_worker_has_is_explained() {
+    let scene = Scene::new();
+    started(&scene, &["nobody@3", "{}", "--id", "early"]);
+    let why = "it waits for a worker that has the workflow `nobody@3`";
+    scene.run(&["runs", "show", "early"]).ok().shows(&["running, has not started", why]);
+    scene.run(&["explain", &RunId::named("early").to_string()]).ok().shows(&[why]);
+}
+
+#[test]
+fn slow_a_run_at_the_cap_of_its_history_goes_on_with_another_cap() {
+    let scene = Scene::new();
+    let _worker = Working::start(&scene);
+    let run = started(&scene, &["steps", "1500", "--id", "long"]);
+    let view = shown_when(&scene, "long", |view| view["stuck"].is_string());
+    let advice = format!("`windlass runs resume {run} --cap 2000`");
+    assert!(view["stuck"].as_str().unwrap().contains(&advice), "{view}");
+    scene.run(&["runs", "resume", "long", "--cap", "0"]).fails(2, &["0 is not in"]);
+    scene.run(&["runs", "resume", "long", "--cap", "2000"]).ok();
+    let view = shown_when(&scene, "long", |view| view["state"] == "succeeded");
+    assert_eq!(view["result"], 1_500);
+    let history = scene.run(&["runs", "history", "long"]).ok();
+    history.shows(&["the cap of the history, 2000 records"]);
 }

@@ -65,6 +65,8 @@ pub enum Stuck {
     Livelock(String),
     /// The code has not returned to the executor for long: it blocks its thread.
     Blocked(String),
+    /// The history of the segment is longer than the caller allows.
+    TooLong(String),
 }
 
 impl Stuck {
@@ -79,6 +81,7 @@ impl Stuck {
             Self::Deadlock(_) => "deadlock",
             Self::Livelock(_) => "livelock",
             Self::Blocked(_) => "blocked",
+            Self::TooLong(_) => "too_long",
         }
     }
 }
@@ -98,7 +101,8 @@ impl fmt::Display for Stuck {
             | Self::Foreign(text)
             | Self::Deadlock(text)
             | Self::Livelock(text)
-            | Self::Blocked(text) => f.write_str(text),
+            | Self::Blocked(text)
+            | Self::TooLong(text) => f.write_str(text),
         }
     }
 }

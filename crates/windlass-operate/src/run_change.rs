@@ -40,14 +40,25 @@ pub async fn cancel_run(store: &Arc<dyn Store>, run: RunId, reason: &str) -> Res
     Ok(RunCancelled { state, stuck: stuck.filter(|_| !state.is_terminal()), is_code: true })
 }
 
-/// Tries again with a run that is stuck. Any other run refuses it.
-pub async fn resume_run(store: &Arc<dyn Store>, run: RunId) -> Result<(), OperateError> {
+/// Tries again with a run that is stuck. Any other run refuses it. With `cap` the history of a code run may have so many records.
+pub async fn resume_run(store: &Arc<dyn Store>, run: RunId, cap: Option<u64>) -> Result<(), OperateError> {
     let brief = read_brief(store.as_ref(), run).await?;
     if !is_code(&brief) {
+        if cap.is_some() {
+            let why = "follows a graph, whose history has no cap; resume it without one".to_owned();
+            return Err(Error::RunRefused { run, why }.into());
+        }
         return Ok(Runs::new(Arc::clone(store)).resume(run).await?);
     }
     let why = match (brief.state, brief.stuck) {
-        (RunState::Running, Some(_)) => return Ok(handle(store, run).resume().await?),
+        (RunState::Running, Some(_)) => {
+            let run = handle(store, run);
+            let resumed = match cap {
+                Some(cap) => run.resume_with_cap(cap).await,
+                None => run.resume().await,
+            };
+            return Ok(resumed?);
+        }
         (RunState::Running, None) => "is not stuck: it goes on by itself".to_owned(),
         (ended, _) => {
             let start = format!("windlass runs start {} --id ID --reuse if-ended", brief.kind);

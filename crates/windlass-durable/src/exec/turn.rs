@@ -1,7 +1,7 @@
 //! Items, turns and commits.
 
 use crate::error::CallError;
-use crate::record::{Body, End, Entry, Event, Key, Name, Outcome, ParentClosePolicy, Record, SourceLine};
+use crate::record::{Body, End, Entry, Event, Key, Name, Outcome, ParentClosePolicy, Record, Request, SourceLine};
 use crate::retry::RunRetry;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +62,11 @@ pub enum ItemBody {
     },
     /// The deadline of the run passed. The run is cancelled, and ends as timed out unless the code returns another error.
     TimedOut,
+    /// The cap on the length of the segment was raised. The code is not concerned: the caller counts records.
+    CapRaised {
+        /// The most records of the segment.
+        cap: u64,
+    },
     /// A local step ended in a turn whose commit was refused. See [`Chunk::step_ends`].
     StepEnded {
         /// The step.
@@ -339,30 +344,43 @@ pub struct OpenWork {
 impl OpenWork {
     /// Reads the history of a segment, whose first record has the number `first`.
     pub fn of(first: u64, history: &[Record]) -> Self {
-        use crate::record::Request;
+        let mut work = Self::default();
+        for request in Self::commands(first, history).into_values() {
+            work.add(request);
+        }
+        work
+    }
+
+    /// Adds what a command has started.
+    pub fn add(&mut self, request: Request) {
+        match request {
+            Request::Call { job, .. } => self.jobs.push(job),
+            Request::Child { run, policy } => self.children.push((run, policy)),
+            Request::Sleep { .. } => {}
+        }
+    }
+
+    /// The commands that have started a job or child that has not ended, by their numbers.
+    pub fn commands(first: u64, history: &[Record]) -> BTreeMap<u64, Request> {
         let mut open = BTreeMap::new();
         for (number, record) in (first..).zip(history) {
             match &record.entry {
-                Entry::Command(command) => {
+                Entry::Command(command) if !matches!(command.request, Request::Sleep { .. }) => {
                     open.insert(number, command.request);
                 }
                 // The job of an expired call was cancelled with it.
                 Entry::Event { event: Event::Done { of, .. } | Event::Expired { of, .. }, .. } => {
                     open.remove(of);
                 }
-                Entry::Cancel(numbers) => open.retain(|number, _| numbers.binary_search(number).is_err()),
+                Entry::Cancel(numbers) => {
+                    for number in numbers {
+                        open.remove(number);
+                    }
+                }
                 _ => {}
             }
         }
-        let mut work = Self::default();
-        for request in open.into_values() {
-            match request {
-                Request::Call { job, .. } => work.jobs.push(job),
-                Request::Child { run, policy } => work.children.push((run, policy)),
-                Request::Sleep { .. } => {}
-            }
-        }
-        work
+        open
     }
 }
 

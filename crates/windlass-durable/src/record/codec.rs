@@ -157,6 +157,7 @@ fn opaque_body(entry: &Entry) -> Option<Cow<'_, RawValue>> {
             Event::Expired { error, .. } => error_body(error),
             Event::Signal { body, .. } | Event::Resolved { body, .. } => Some(Cow::Borrowed(body.raw())),
             Event::CancelRequested { reason } => made(reason),
+            Event::CapRaised { cap } => made(cap),
             Event::Started { .. } | Event::Fired { .. } | Event::StartExpired { .. } | Event::TimedOut => None,
         },
         Entry::End { end, .. } => match end {
@@ -243,6 +244,7 @@ fn fill_event<'a>(wire: &mut Wire<'a>, event: &'a Event) {
         Event::Resolved { token, .. } => (wire.r, wire.x) = ("resolved".into(), format!("{token:016x}").into()),
         Event::CancelRequested { .. } => wire.r = "cancel_requested".into(),
         Event::TimedOut => wire.r = "deadline".into(),
+        Event::CapRaised { .. } => wire.r = "cap".into(),
     }
 }
 
@@ -319,6 +321,7 @@ fn read_event(wire: &Wire<'_>) -> Result<Event, String> {
         "resolved" => Event::Resolved { token: hex(&wire.x)?, body: body(wire) },
         "cancel_requested" => Event::CancelRequested { reason: message(wire)? },
         "deadline" => Event::TimedOut,
+        "cap" => Event::CapRaised { cap: required(wire.d.map(number).transpose()?, "d")? },
         other => return Err(format!("`{other}` is not a type of record; update this program")),
     })
 }
@@ -352,6 +355,10 @@ fn body(wire: &Wire<'_>) -> Body {
 
 fn message(wire: &Wire<'_>) -> Result<String, String> {
     wire.d.map_or_else(|| Ok(String::new()), |raw| serde_json::from_str(raw.get()).map_err(text))
+}
+
+fn number(raw: &RawValue) -> Result<u64, String> {
+    serde_json::from_str(raw.get()).map_err(text)
 }
 
 fn time(wire: &Wire<'_>) -> Result<Timestamp, String> {

@@ -172,6 +172,11 @@ pub enum Event {
     },
     /// The deadline of the run passed.
     TimedOut,
+    /// The cap on the length of this segment was raised.
+    CapRaised {
+        /// The most records of the segment.
+        cap: u64,
+    },
 }
 
 /// A request that the code made.
@@ -321,6 +326,11 @@ impl Record {
         Self { build: None, entry }
     }
 
+    /// Records that say that these commands are cancelled. The numbers rise.
+    pub fn cancels(numbers: &[u64]) -> impl Iterator<Item = Self> {
+        numbers.chunks(crate::CANCELS_PER_RECORD_MAX).map(|numbers| Self::new(Entry::Cancel(numbers.to_vec())))
+    }
+
     /// True for an event.
     pub fn is_event(&self) -> bool {
         matches!(self.entry, Entry::Event { .. })
@@ -362,5 +372,6 @@ fn describe_event(event: &Event) -> String {
         Event::Resolved { token, .. } => format!("the resolution of promise {token:016x}"),
         Event::CancelRequested { .. } => "the request to cancel".into(),
         Event::TimedOut => "the deadline".into(),
+        Event::CapRaised { cap } => format!("the cap of the history, {cap} records"),
     }
 }

@@ -122,10 +122,12 @@ fn cases() -> Vec<(&'static str, Arc<dyn AnyWorkflow>, World)> {
         let id = format!("m{i}");
         continued.at(1, ItemBody::Signal { name: "ping".into(), body: body(&i), id });
     }
+    let mut capped = World::new(wf(|wf| async move { Ok(json!(wf.call(A(1)).await?)) }), &json!(null));
+    capped.at(0, ItemBody::CapRaised { cap: 200_000 });
     let worlds =
         [("ok", ok), ("cancelled", cancelled), ("timed_out", late), ("failed", failed), ("continued", continued)]
             .into_iter()
-            .chain([("call_timeouts", timeouts_world()), ("retried", retried_world())]);
+            .chain([("capped", capped), ("call_timeouts", timeouts_world()), ("retried", retried_world())]);
     let run = |(name, mut world): (&'static str, World)| {
         assert!(matches!(world.go(), State::Ended(_)), "{name}\n{}", world.print());
         (name, world.workflow.clone(), world)
@@ -171,6 +173,7 @@ fn golden_histories_decode_and_replay() {
         "cancel",
         "cancel_requested",
         "cancelled",
+        "cap",
         "child",
         "continued",
         "deadline",

@@ -115,11 +115,21 @@ impl<W> RunHandle<W> {
 
     /// Tries again with a run that is stuck. Any other run is refused.
     pub async fn resume(&self) -> Result<()> {
+        self.resume_as(None).await
+    }
+
+    /// Tries again with a run that is stuck because its history is too long, and lets the history of its segment grow up to this
+    /// many records. See [`WorkerBuilder::history_cap`](crate::WorkerBuilder::history_cap).
+    pub async fn resume_with_cap(&self, records: u64) -> Result<()> {
+        self.resume_as(Some(records)).await
+    }
+
+    async fn resume_as(&self, cap: Option<u64>) -> Result<()> {
         let Run { state, stuck, .. } = self.describe().await?;
         if state.is_terminal() || stuck.is_none() {
             return Err(Error::run_refused(self.id, "is not stuck: there is nothing to resume"));
         }
-        send(&self.client, Message::Resume.to(self.id)).await
+        send(&self.client, Message::Resume { cap }.to(self.id)).await
     }
 
     pub(super) async fn send(&self, message: RunMessage) -> Result<()> {

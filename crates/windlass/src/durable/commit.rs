@@ -13,7 +13,7 @@ use windlass_durable::{CancelTarget, Chunk, Item, NextSegment, Run, Turn};
 /// Records of one commit.
 const RECORDS_MAX: usize = 500;
 /// An end is refused so often by messages that arrive, and then made in spite of them.
-const REFUSALS_MAX: u32 = 3;
+pub(super) const REFUSALS_MAX: u32 = 3;
 /// A run that waits for timers and messages alone stays in memory only if a timer fires within this time.
 const SLEEP_KEPT_MS: u64 = 5_000;
 
@@ -49,6 +49,7 @@ impl Decision<'_> {
     /// Commits a turn in chunks. Each takes exactly the items whose events it holds.
     pub(super) async fn commit(&mut self, run: Run, turn: Turn) -> Result<Committed> {
         self.state.summary = summary(&run, &turn);
+        self.hint_at_length(&run, &turn);
         // An engine that stops lets steps end that have begun, and begins no others.
         let has_steps = if self.turn.is_stopping() { run.has_begun_steps() } else { run.has_steps() };
         let lease = match (has_steps, run.has_steps()) {

@@ -4,19 +4,20 @@
 //! has decided is committed before a local step begins or goes on; while steps are open the lease is kept, and items that arrive
 //! are fed to the code. An error drops the code: the next decision opens the run from its stored history.
 
-use super::commit::Committed;
+use super::commit::{Committed, REFUSALS_MAX};
 use super::host::StepListener;
 use super::item::item_of;
 use super::kind::{CodeRuns, CodeState};
 use super::lost::{lost_ends, open_targets};
+use super::resume::stuck_under;
 use crate::runs::{Arrived, Takes, Turn as EngineTurn, TurnCommit};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use windlass_core::job::Due;
-use windlass_core::store::{RUN_TEXT_BYTES_MAX, RunRead, RunStep};
+use windlass_core::store::{RunRead, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{Item, ItemBody, Opening, Record, Run, RunOptions, RunProbe, Stuck, Turn, decode_history};
@@ -48,6 +49,8 @@ pub(super) struct Decision<'d> {
     known_to: Timestamp,
     begun: Instant,
     pub(super) refusals: u32,
+    /// The messages that stood in front of all other items of the last turn.
+    offered: BTreeSet<u64>,
 }
 
 /// What a turn returns.
@@ -58,8 +61,20 @@ impl<'d> Decision<'d> {
     pub(super) fn new(kind: &'d CodeRuns, state: &'d mut CodeState, turn: &'d mut EngineTurn) -> Self {
         let (begun, known_to) = (Instant::now(), turn.now());
         let (unread, without_effect) = (BTreeMap::new(), Vec::new());
-        let (leaves_unreadable, read_to, refusals) = (false, 0, 0);
-        Self { kind, state, turn, unread, without_effect, leaves_unreadable, read_to, known_to, begun, refusals }
+        let (leaves_unreadable, read_to, refusals, offered) = (false, 0, 0, BTreeSet::new());
+        Self {
+            kind,
+            state,
+            turn,
+            unread,
+            without_effect,
+            leaves_unreadable,
+            read_to,
+            known_to,
+            begun,
+            refusals,
+            offered,
+        }
     }
 
     /// Makes the decision and commits it.
@@ -69,6 +84,8 @@ impl<'d> Decision<'d> {
         }
         match self.decide().await {
             Ok(Ok(())) => Ok(()),
+            // No code is executed for it, so it may be looked at as seldom as the longest pause allows.
+            Ok(Err(stuck @ Stuck::TooLong(_))) => self.park(&stuck.to_string(), STUCK_PAUSE_MS.1).await,
             Ok(Err(stuck)) => self.park_stuck(&stuck.to_string()).await,
             // Nothing can be committed, or another engine decides.
             Err(error) if error.is_retryable() || self.turn.has_released() => Err(error),
@@ -90,7 +107,10 @@ impl<'d> Decision<'d> {
                     let open = open_targets(self.state, &items);
                     items.extend(lost_ends(open, self.turn).await?);
                 }
-                self.run_turn(items).await?
+                match self.check_length() {
+                    Ok(()) => self.run_turn(items).await?,
+                    Err(stuck) => Err(stuck),
+                }
             }
             Err(stuck) => Err(stuck),
         };
@@ -102,7 +122,11 @@ impl<'d> Decision<'d> {
             };
             decided = match self.commit(run, turn).await? {
                 Committed::Released => return Ok(Ok(())),
-                Committed::Kept => self.wait_and_run_turn(&listener).await?,
+                Committed::Kept => match self.check_length() {
+                    // A step that has begun should not be begun again.
+                    Err(stuck) if !self.has_begun_steps() => Err(stuck),
+                    _ => self.wait_and_run_turn(&listener).await?,
+                },
                 Committed::Refused { step_ends } => self.redo_refused_turn(step_ends).await?,
             };
         }
@@ -136,6 +160,7 @@ impl<'d> Decision<'d> {
                 None => self.without_effect.push(number),
             }
         }
+        self.state.note_caps(&new);
         self.known_to = known_to.unwrap_or(Timestamp::from_ms(0)).min(asked_at);
         Ok(new)
     }
@@ -143,6 +168,7 @@ impl<'d> Decision<'d> {
     /// Opens the run if it is not in memory, and feeds items to it.
     async fn run_turn(&mut self, mut items: Vec<Item>) -> Result<Decided> {
         let (until, now, retry) = (self.known_to, self.now(), self.state.retry.clone());
+        self.offered = items.iter().take_while(|item| is_message(item)).filter_map(|item| item.number).collect();
         if let Some(deadline) = self.state.deadline.filter(|deadline| *deadline <= until) {
             // The executor ignores it if the history has it already.
             let at = items.iter().position(|item| item.at > deadline).unwrap_or(items.len());
@@ -225,6 +251,7 @@ impl<'d> Decision<'d> {
             }
         }
         self.turn.set_busy(true);
+        self.offered.clear();
         let now = self.now();
         let mut run = self.state.run.take().ok_or_else(|| Error::corrupt("a run that is not in memory"))?;
         let probe = Arc::new(Mutex::new(Some(run.probe())));
@@ -245,10 +272,12 @@ impl<'d> Decision<'d> {
             return Ok(Err(stuck));
         }
         self.state.history = self.stored_history().await?;
-        let is_message = |item: &&Item| !matches!(item.body, ItemBody::JobEnded { .. } | ItemBody::ChildEnded { .. });
-        let messages = self.unread.values().filter(is_message);
-        let others = self.unread.values().filter(|item| !is_message(item));
-        let items = messages.chain(others).cloned().chain(step_ends).collect();
+        let (messages, others): (Vec<_>, Vec<_>) = self.unread.values().cloned().partition(is_message);
+        // The code has ended although it was offered all of them before anything else, and would do so again.
+        if messages.iter().filter_map(|item| item.number).all(|number| self.offered.contains(&number)) {
+            self.refusals = REFUSALS_MAX;
+        }
+        let items = messages.into_iter().chain(others).chain(step_ends).collect();
         self.run_turn(items).await
     }
 
@@ -288,13 +317,18 @@ impl<'d> Decision<'d> {
     async fn park(&mut self, why: &str, pause_ms: u64) -> Result<()> {
         self.state.drop_run();
         tracing::warn!(run = %self.state.id, why, "a run is stuck");
-        let why = why[..why.floor_char_boundary(RUN_TEXT_BYTES_MAX)].to_owned();
+        let why = stuck_under(&self.kind.executor.build(), why);
         let wake = Some(Due::DelayMs(pause_ms));
         let step = RunStep { stuck: Some(why), wake, summary: "stuck".to_owned(), ..RunStep::nothing() };
         self.turn.drop_state();
         let takes = Takes::Items(Vec::new());
         self.turn.commit(TurnCommit { step, takes, keeps_lease: false, requires_read_messages: false }).await
     }
+}
+
+/// A message of a user. Its commit is refused while one of them is unread.
+fn is_message(item: &Item) -> bool {
+    !matches!(item.body, ItemBody::JobEnded { .. } | ItemBody::ChildEnded { .. } | ItemBody::StepEnded { .. })
 }
 
 /// Opens a run. Its probe is stored before the code is replayed, which may block.

@@ -30,8 +30,13 @@ impl Executor {
             reason: format!("a thread for workflows cannot be started: {error}"),
         })?;
         let random: Arc<dyn Random> = Arc::new(StrongRandom::from_system());
-        let host = EngineHost::new(build.unwrap_or_else(build_of_executable), runtime.clone(), random);
+        let host = EngineHost::new(build.unwrap_or_else(build_of_executable).into(), runtime.clone(), random);
         Ok(Self { host: Arc::new(host), threads: Arc::new(threads) })
+    }
+
+    /// The build of the code.
+    pub(crate) fn build(&self) -> Arc<str> {
+        Arc::clone(&self.host.build)
     }
 }
 
@@ -47,7 +52,7 @@ fn build_of_executable() -> String {
 
 /// One for all runs of an engine.
 pub(super) struct EngineHost {
-    build: String,
+    build: Arc<str>,
     runtime: Handle,
     random: Arc<dyn Random>,
     /// Runs whose decision waits for local steps.
@@ -55,7 +60,7 @@ pub(super) struct EngineHost {
 }
 
 impl EngineHost {
-    fn new(build: String, runtime: Handle, random: Arc<dyn Random>) -> Self {
+    fn new(build: Arc<str>, runtime: Handle, random: Arc<dyn Random>) -> Self {
         Self { build, runtime, random, waiting: Mutex::default() }
     }
 

@@ -42,7 +42,8 @@ fn message(id: Option<String>, text: &str) -> Result<Option<ItemBody>, String> {
             Some(ItemBody::Resolved { token, body: value(&body)? })
         }
         Message::Cancel { reason } => Some(ItemBody::CancelRequested { reason }),
-        Message::Resume | Message::Terminate { .. } => None,
+        Message::Resume { cap: Some(cap) } => Some(ItemBody::CapRaised { cap }),
+        Message::Resume { cap: None } | Message::Terminate { .. } => None,
     })
 }
 

@@ -2,17 +2,18 @@
 
 use super::decision::Decision;
 use super::host::Executor;
+use super::length::raised_cap;
 use super::message::Message;
 use super::start::CodeDefinition;
 use super::threads::PollThreads;
-use crate::runs::{RunKind, Turn};
+use crate::runs::{RunKind, Takes, Turn, TurnCommit};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{BATCH_MAX, ClaimedRun, InboxItem, RunItem, RunState, RunStep};
+use windlass_core::store::{ClaimedRun, InboxItem, RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{
@@ -22,6 +23,9 @@ use windlass_durable::{
 
 /// Runs whose stuck decisions are counted.
 const STUCK_COUNTS_MAX: usize = 10_000;
+
+/// The most jobs and children that one commit cancels after a run was terminated.
+const CLEANED_MAX: usize = 5_000;
 
 /// The runs of one workflow in one version.
 pub(crate) struct CodeRuns {
@@ -61,6 +65,8 @@ pub(crate) struct CodeState {
     /// The number of the first record of the segment.
     pub(super) first: u64,
     pub(super) history: Vec<Record>,
+    /// The cap on the length of this segment, if it was raised.
+    pub(super) cap: Option<u64>,
     /// Why the history cannot be read.
     pub(super) damage: Option<String>,
     /// The code, once it has replayed `history`.
@@ -143,6 +149,7 @@ impl RunKind for CodeRuns {
             input: Bytes::copy_from_slice(input),
             first: claimed.segment_from,
             history: Vec::new(),
+            cap: None,
             damage: None,
             run: None,
             cancelled: HashSet::new(),
@@ -153,7 +160,10 @@ impl RunKind for CodeRuns {
 
     fn replay(&self, state: &mut CodeState, entries: &[Bytes]) -> Result<()> {
         match decode_history(entries) {
-            Ok(records) => state.history.extend(records),
+            Ok(records) => {
+                state.cap = raised_cap(&records).or(state.cap);
+                state.history.extend(records);
+            }
             // A newer version may have written it: the decision makes the run stuck, to be tried again.
             Err(error) => state.damage = Some(format!("its history: {error}")),
         }
@@ -165,18 +175,32 @@ impl RunKind for CodeRuns {
         Ok(Vec::new())
     }
 
-    async fn clean_up(&self, state: &mut CodeState, _turn: &mut Turn) -> Result<Vec<RunStep>> {
-        let open = OpenWork::of(state.first, &state.history);
+    /// Cancels jobs and children, with a limit for each commit. As long as more are open, the terminate message stays in the inbox, so
+    /// that the run is claimed again; records in the history say what is done.
+    async fn clean_up(&self, state: &mut CodeState, turn: &mut Turn) -> Result<Vec<RunStep>> {
+        state.summary = "terminated".to_owned();
+        let commands = OpenWork::commands(state.first, &state.history);
+        let (mut open, mut numbers) = (OpenWork::default(), Vec::new());
+        for (number, request) in commands.iter().take(CLEANED_MAX) {
+            open.add(*request);
+            numbers.push(*number);
+        }
         let cancel = Message::Cancel { reason: format!("its parent run {} was terminated", state.id) };
         let children = open.children.iter().filter(|(_, policy)| *policy != ParentClosePolicy::Abandon);
-        let step = RunStep {
-            cancel: open.jobs.into_iter().take(BATCH_MAX).collect(),
-            messages: children.map(|(child, _)| cancel.to(*child)).take(BATCH_MAX).collect(),
+        let mut step = RunStep {
+            messages: children.map(|(child, _)| cancel.to(*child)).collect(),
+            cancel: open.jobs,
             state: RunState::Terminated,
             ..RunStep::nothing()
         };
-        state.summary = "terminated".to_owned();
-        Ok(vec![step])
+        if commands.len() <= CLEANED_MAX {
+            return Ok(vec![step]);
+        }
+        step.history = Record::cancels(&numbers).map(|record| record.encode().into()).collect();
+        step.summary.clone_from(&state.summary);
+        let takes = Takes::Items(Vec::new());
+        turn.commit(TurnCommit { step, takes, keeps_lease: false, requires_read_messages: false }).await?;
+        Ok(Vec::new())
     }
 
     /// The end of a job or child that the state does not have: a store that failed over has lost the commit that started it, or

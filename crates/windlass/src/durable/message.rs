@@ -30,7 +30,11 @@ pub(crate) enum Message {
         reason: String,
     },
     /// Try again with a run that is stuck.
-    Resume,
+    Resume {
+        /// The most records of the segment from now on, if that changes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cap: Option<u64>,
+    },
     /// The end of the run; the store itself acts on it.
     Terminate {
         /// The reason, for people.
@@ -49,6 +53,8 @@ struct Fields<'m> {
     token: Option<String>,
     #[serde(default)]
     reason: Option<String>,
+    #[serde(default)]
+    cap: Option<u64>,
     #[serde(default, borrow)]
     body: Option<&'m RawValue>,
 }
@@ -56,7 +62,7 @@ struct Fields<'m> {
 impl Message {
     /// Reads a message; the error says why it cannot be one.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let Fields { say, name, token, reason, body } =
+        let Fields { say, name, token, reason, cap, body } =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
         let body = || body.unwrap_or(RawValue::NULL).to_owned();
         let missing = |field: &str| format!("a message `{say}` without `{field}`");
@@ -64,7 +70,7 @@ impl Message {
             "signal" => Self::Signal { name: name.ok_or_else(|| missing("name"))?, body: body() },
             "resolve" => Self::Resolve { token: token.ok_or_else(|| missing("token"))?, body: body() },
             "cancel" => Self::Cancel { reason: reason.unwrap_or_default() },
-            "resume" => Self::Resume,
+            "resume" => Self::Resume { cap },
             "terminate" => Self::Terminate { reason: reason.unwrap_or_default() },
             other => return Err(format!("an unknown message `{other}`")),
         })
@@ -74,7 +80,7 @@ impl Message {
     pub(super) fn to(&self, run: RunId) -> RunMessage {
         let message = RunMessage::new(run, serde_json::to_string(self).unwrap_or_default());
         match self {
-            Self::Resume => RunMessage { reopens: true, ..message },
+            Self::Resume { .. } => RunMessage { reopens: true, ..message },
             Self::Terminate { .. } => RunMessage { terminates: true, ..message },
             Self::Signal { .. } | Self::Resolve { .. } | Self::Cancel { .. } => message,
         }
@@ -95,7 +101,8 @@ mod tests {
             ),
             (Message::Resolve { token: "00ff".into(), body }, r#"{"say":"resolve","token":"00ff","body":{"a":1.0}}"#),
             (Message::Cancel { reason: "late".into() }, r#"{"say":"cancel","reason":"late"}"#),
-            (Message::Resume, r#"{"say":"resume"}"#),
+            (Message::Resume { cap: None }, r#"{"say":"resume"}"#),
+            (Message::Resume { cap: Some(200_000) }, r#"{"say":"resume","cap":200000}"#),
             (Message::Terminate { reason: "broken".into() }, r#"{"say":"terminate","reason":"broken"}"#),
         ];
         for (message, text) in examples {

@@ -17,12 +17,15 @@ mod decision;
 mod host;
 mod item;
 mod kind;
+mod length;
 mod lost;
 mod message;
+mod resume;
 mod start;
 mod step;
 mod threads;
 mod untyped;
+mod unwinding;
 
 pub(crate) use client::wait_for_end;
 pub use client::{RunFailure, RunHandle};
@@ -36,6 +39,8 @@ pub use windlass_durable::{
 
 pub(crate) use host::Executor;
 pub(crate) use kind::CodeRuns;
+pub(crate) use resume::{Resumer, stuck_under};
+pub(crate) use unwinding::{UNWINDS, check_unwinds};
 pub use windlass_durable::AnyWorkflow;
 
 #[doc(hidden)]

@@ -115,7 +115,8 @@ pub(super) fn code_run(
 ) -> Result<NewRun> {
     let name = name.unwrap_or_else(|| workflow_name(kind.as_str()).to_owned());
     let definition = serde_json::to_vec(definition).map_err(|error| Error::invalid("definition", error.to_string()))?;
-    let step = RunStep { wake: Some(Due::Now), summary: "has not started".to_owned(), ..RunStep::nothing() };
+    let summary = format!("has not started: it waits for a worker that has the workflow `{kind}`");
+    let step = RunStep { wake: Some(Due::Now), summary, ..RunStep::nothing() };
     Ok(NewRun { name, definition: definition.into(), input, job_results: true, step, ..NewRun::new(id, kind) })
 }
 

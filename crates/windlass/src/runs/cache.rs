@@ -72,3 +72,31 @@ impl Cache {
         self.definitions.insert((kind.clone(), hash), definition);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Client;
+    use crate::durable::{UntypedStart, untyped};
+    use crate::runs::Engine;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn ended_runs_are_not_kept_in_memory() {
+        let store = crate::open("memory://").unwrap();
+        let client = Client::new(Arc::clone(&store));
+        let ends = untyped("ends@1", |_, input| async move { Ok(input) });
+        let waits =
+            untyped("waits@1", |wf, _| async move { Ok(wf.call_named("nobody-handles-this", json!(1)).await?) });
+        let mut engine = Engine::new(store).unwrap().workflows(vec![ends, waits], Some("test".to_owned())).unwrap();
+        for n in 0..300 {
+            client.start_untyped(UntypedStart::new("ends", to_raw_value(&n).unwrap())).await.unwrap();
+        }
+        client.start_untyped(UntypedStart::new("waits", to_raw_value(&0).unwrap())).await.unwrap();
+        engine.settle().await.unwrap();
+        assert_eq!(engine.cache.runs.len(), 1, "only the run that waits");
+        let size: usize = engine.cache.runs.values().map(|entry| entry.size).sum();
+        assert_eq!(engine.cache.bytes, size);
+    }
+}

@@ -4,6 +4,7 @@ use super::commit_queue::{CommitQueue, commit_all};
 use super::kind::Turn;
 use super::kinds::LoadedRun;
 use super::retry::retried;
+use crate::durable::stuck_under;
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
@@ -21,6 +22,9 @@ const REASON_BYTES_MAX: usize = 1_000;
 
 /// Histories up to this size come with the claim, which saves a call.
 const HISTORY_BYTES_MAX: u32 = 64 << 10;
+
+/// The most records of a segment of a code run when nobody says.
+const HISTORY_CAP: u64 = 100_000;
 
 /// A decision that was made.
 pub(super) struct Decided {
@@ -51,6 +55,10 @@ pub(super) struct Calls {
     pub(super) engine: WorkerId,
     /// The lease of a claimed run.
     pub(super) lease_ms: u64,
+    /// The build of the workflows in code that the engine executes.
+    pub(super) build: Option<Arc<str>>,
+    /// The most records of a segment of a code run.
+    pub(super) history_cap: u64,
     commits: Arc<CommitQueue>,
     /// How soon the engine stops.
     pub(super) stop: watch::Sender<Stop>,
@@ -61,7 +69,17 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(store: Arc<dyn Store>, engine: WorkerId, lease_ms: u64) -> Self {
         let commits = Arc::new(CommitQueue::new(Arc::clone(&store)));
-        Self { store, engine, lease_ms, commits, stop: watch::Sender::new(Stop::No), wake_set: Arc::default() }
+        let (build, history_cap) = (None, HISTORY_CAP);
+        Self {
+            store,
+            engine,
+            lease_ms,
+            build,
+            history_cap,
+            commits,
+            stop: watch::Sender::new(Stop::No),
+            wake_set: Arc::default(),
+        }
     }
 
     /// Claims runs of these kinds, or the one run if it is of one of them.
@@ -165,7 +183,7 @@ impl Calls {
                 // It would be refused again and again: the run is stuck until somebody looks at it. Its lease is still held.
                 let RunCommit { lease, history_len, inbox_to, .. } = *made;
                 let given_up = GivenUp { lease, history_len, inbox_to, state: made.step.state };
-                let parked = self.commit(&[given_up.commit(&error)]).await;
+                let parked = self.commit(&[given_up.commit(&error, self.build.as_deref())]).await;
                 if let Err(error) | Ok(Some(Err(error))) = parked.map(|mut answers| answers.pop()) {
                     tracing::warn!(%run, %error, "a run could not be marked as stuck");
                 }
@@ -193,7 +211,7 @@ pub(super) struct GivenUp {
 
 impl GivenUp {
     /// Marks the run as stuck, with the reason. Its inbox stays as it is. A terminated run rests for good instead.
-    pub(super) fn commit(self, error: &Error) -> RunCommit {
+    pub(super) fn commit(self, error: &Error, build: Option<&str>) -> RunCommit {
         let Self { lease, history_len, inbox_to, state } = self;
         if state == RunState::Terminated {
             tracing::warn!(run = %lease.run, %error, "a terminated run could not be cleaned up; jobs of it may go on");
@@ -202,6 +220,7 @@ impl GivenUp {
         }
         let mut why = error.to_string();
         why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        let why = build.map_or(why.clone(), |build| stuck_under(build, &why));
         RunCommit::new(lease, history_len, RunStep { stuck: Some(why), ..RunStep::nothing() })
     }
 }
@@ -209,5 +228,6 @@ impl GivenUp {
 /// Gives up a claimed run about which its kind could not decide.
 pub(super) fn stuck(turn: &Turn, error: &Error) -> RunCommit {
     let ClaimedRun { lease, state, .. } = *turn.claimed();
-    GivenUp { lease, history_len: turn.history_len(), inbox_to: turn.inbox_to(), state }.commit(error)
+    let given_up = GivenUp { lease, history_len: turn.history_len(), inbox_to: turn.inbox_to(), state };
+    given_up.commit(error, turn.build())
 }

@@ -6,14 +6,13 @@ use super::graph::GraphRuns;
 use super::kind::{RunKind, Turn};
 use super::kinds::{Kinds, LoadedRun};
 use super::pending::{PendingDecision, PendingDecisions};
-use crate::durable::{CodeRuns, Executor};
+use crate::durable::Resumer;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use windlass_core::id::{Ids, RunId};
 use windlass_core::name::WorkerId;
 use windlass_core::random::{Random, StrongRandom};
@@ -22,7 +21,6 @@ use windlass_core::store::{
 };
 use windlass_core::time::SystemClock;
 use windlass_core::{Error, Result};
-use windlass_durable::AnyWorkflow;
 
 /// The most runs of one claim.
 const RUNS_MAX: u32 = 256;
@@ -49,16 +47,17 @@ fn error_pause(failures: u32) -> Duration {
 
 /// Advances runs. Any number of processes may do so at once.
 pub struct Engine {
-    calls: Calls,
+    pub(super) calls: Calls,
     ids: Ids,
-    kinds: Kinds,
-    cache: Cache,
+    pub(super) kinds: Kinds,
+    pub(super) cache: Cache,
     poll: Duration,
     drain_time: Duration,
     /// `None` until a decision is not ready at its first poll.
     pending: Option<PendingDecisions>,
     /// The last error of a run that is tried again when its lease ends.
     failed: Option<Error>,
+    pub(super) resumer: Option<Resumer>,
 }
 
 impl Engine {
@@ -79,34 +78,13 @@ impl Engine {
             drain_time: DRAIN_TIME,
             pending: None,
             failed: None,
+            resumer: None,
         })
     }
 
     /// Serves runs of another kind, too. A kind of the same name is replaced.
     pub fn kind(mut self, kind: impl RunKind) -> Result<Self> {
         self.kinds.add(kind)?;
-        Ok(self)
-    }
-
-    /// Executes the runs of durable workflows, too. `build` names the code in histories and messages; by default it is a hash of the
-    /// executable. Call it within a tokio runtime, in which the local steps of the workflows run.
-    pub fn workflows(self, workflows: Vec<Arc<dyn AnyWorkflow>>, build: Option<String>) -> Result<Self> {
-        self.workflows_on(workflows, build, &Handle::current())
-    }
-
-    pub(crate) fn workflows_on(
-        mut self,
-        workflows: Vec<Arc<dyn AnyWorkflow>>,
-        build: Option<String>,
-        runtime: &Handle,
-    ) -> Result<Self> {
-        if workflows.is_empty() {
-            return Ok(self);
-        }
-        let executor = Executor::start(build, runtime)?;
-        for workflow in workflows {
-            self.kinds.add(CodeRuns::new(workflow, &executor))?;
-        }
         Ok(self)
     }
 
@@ -141,7 +119,12 @@ impl Engine {
 
     /// The same with an end of the drain time: `at_once` is awaited when `stop` has returned.
     pub(crate) async fn run_and_drain(mut self, stop: impl Future<Output = ()>, at_once: impl Future<Output = ()>) {
-        self.run_until(stop).await;
+        let resume = self.resume_of_other_builds();
+        tokio::select! {
+            biased;
+            () = self.run_until(stop) => {}
+            () = resume => {}
+        }
         if let Some(pending) = self.pending {
             pending.stop(at_once).await;
         }
@@ -313,7 +296,7 @@ impl Engine {
                 Err(error) if error.is_retryable() => batch.fail(lease.run, error),
                 Err(error) => {
                     let given_up = GivenUp { lease, history_len, inbox_to, state };
-                    batch.push(given_up.commit(&error), None);
+                    batch.push(given_up.commit(&error, self.calls.build.as_deref()), None);
                 }
             }
         }
@@ -342,8 +325,11 @@ impl Engine {
         let mut reads = Vec::new();
         for claimed in runs {
             let run = claimed.lease.run;
-            // What cleans up after a terminated run is read from its whole history.
-            let is_usable = |loaded: &LoadedRun| claimed.state != RunState::Terminated && loaded.precedes(claimed);
+            // What cleans up after a terminated run is read from its whole history. A history that comes along was committed by
+            // another engine: a store that failed over may have lost that of the state.
+            let is_replayed = claimed.state == RunState::Terminated
+                || claimed.input.is_some() && !self.kinds.replay_parts(&claimed.kind);
+            let is_usable = |loaded: &LoadedRun| !is_replayed && loaded.precedes(claimed);
             match self.cache.take(run).filter(is_usable) {
                 Some(loaded) if loaded.is_current(claimed) => drop(found.insert(run, Ok(loaded))),
                 Some(loaded) if loaded.history_len < claimed.history_len && self.kinds.replay_parts(&claimed.kind) => {

@@ -255,6 +255,16 @@ impl Turn {
         self.drops_state = true;
     }
 
+    /// The build of the workflows in code that this engine executes.
+    pub(super) fn build(&self) -> Option<&str> {
+        self.calls.build.as_deref()
+    }
+
+    /// The most records of a segment of a code run, unless the run has a cap of its own.
+    pub(crate) fn history_cap(&self) -> u64 {
+        self.calls.history_cap
+    }
+
     /// The length of the history, with what was committed in this decision.
     pub fn history_len(&self) -> u64 {
         self.history_len

@@ -8,6 +8,7 @@
 mod cache;
 mod calls;
 mod client;
+mod code;
 mod commit_queue;
 mod engine;
 mod flow;

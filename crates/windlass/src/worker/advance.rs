@@ -20,6 +20,7 @@ const LEASE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Code {
     pub(super) workflows: Vec<Arc<dyn AnyWorkflow>>,
     pub(super) build: Option<String>,
+    pub(super) history_cap: Option<u64>,
 }
 
 /// The engine at work; it ends with its handle.
@@ -34,6 +35,10 @@ impl RunningEngine {
     pub(super) fn start(shared: &Shared, code: Code, mut stop: StopWatch) -> Result<Self> {
         let lease = Duration::from_millis(shared.config.lease_ms).min(LEASE_MAX);
         let engine = Engine::new(Arc::clone(&shared.store))?.poll(POLL).lease(lease);
+        let engine = match code.history_cap {
+            Some(cap) => engine.history_cap(cap),
+            None => engine,
+        };
         let engine = engine.workflows_on(code.workflows, code.build, &shared.runtime)?;
         let (sender, stopped) = oneshot::channel::<()>();
         let (done, ended) = oneshot::channel();

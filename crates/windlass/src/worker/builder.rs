@@ -5,6 +5,7 @@ use super::keeper_at::KeeperAt;
 use super::run::{Parts, Worker};
 use super::{Backoff, BootClock, Config, Handled, Health, LeaseClock, Stopper};
 use crate::context::Needed;
+use crate::durable::{UNWINDS, check_unwinds};
 use crate::error::JobError;
 use crate::handler::{BatchHandler, BlockingHandler, Handler, Route, batch_route, blocking_route, route};
 use crate::job::{Job, ms};
@@ -58,6 +59,7 @@ pub struct WorkerBuilder {
     advances_runs: bool,
     workflows: Vec<Arc<dyn AnyWorkflow>>,
     build: Option<String>,
+    history_cap: Option<u64>,
     pub(super) handlers: Vec<(&'static str, Handled, Option<usize>)>,
     /// Outermost first; of one handler, by its place, or of all.
     #[cfg(feature = "tower")]
@@ -92,6 +94,7 @@ impl WorkerBuilder {
             advances_runs: true,
             workflows: Vec::new(),
             build: None,
+            history_cap: None,
             handlers: Vec::new(),
             #[cfg(feature = "tower")]
             layers: Vec::new(),
@@ -181,6 +184,14 @@ impl WorkerBuilder {
     /// hash of the executable.
     pub fn build_id(mut self, build: impl Into<String>) -> Self {
         self.build = Some(build.into());
+        self
+    }
+
+    /// The most records of the history of a workflow run, or of its segment if it has continued as new; 100,000 by default. All of them
+    /// are replayed when the run is opened. A run that has more becomes stuck, with nothing lost; `windlass runs resume ID --cap N` or
+    /// [`RunHandle::resume_with_cap`](crate::durable::RunHandle::resume_with_cap) lets it go on.
+    pub fn history_cap(mut self, records: u64) -> Self {
+        self.history_cap = Some(records);
         self
     }
 
@@ -298,7 +309,10 @@ impl WorkerBuilder {
         let parts = Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
         let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
-        let code = Code { workflows: self.workflows, build: self.build };
+        if !self.workflows.is_empty() {
+            check_unwinds(UNWINDS)?;
+        }
+        let code = Code { workflows: self.workflows, build: self.build, history_cap: self.history_cap };
         Ok(Worker { parts, maintenance, advances_runs, code, keeper_at, stopper, health: Health::default() })
     }
 

@@ -28,7 +28,7 @@ async fn view(store: &dyn Store, run: RunId) -> Run {
 }
 
 /// Claims the run as an engine does that ends before it commits anything.
-async fn claim_and_vanish(test: &TestBed, kind: &str) {
+pub(super) async fn claim_and_vanish(test: &TestBed, kind: &str) {
     let claim = RunClaim {
         max: 1,
         lease_ms: LEASE_MS,

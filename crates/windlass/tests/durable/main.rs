@@ -2,17 +2,27 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed check is a panic")]
 
+mod bad_input;
 mod behaviour;
 mod blocked;
 mod call_timeouts;
+mod cleanup;
+mod deploys;
 mod edges;
+mod failover;
 mod guards;
 mod kills;
 mod large_values;
+mod length;
+mod recursion;
+mod resume;
 mod starts;
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;
+mod traps;
+mod unwinding;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -19,7 +19,8 @@ engine has gone on with it already.
 
 Examples:
   windlass runs resume latest
-  windlass runs resume r0-01k9z3v8q2f7t8x6m5n4p3r2s1 r0-01k9z3v8q2f7t8x6m5n4p3r2s2";
+  windlass runs resume r0-01k9z3v8q2f7t8x6m5n4p3r2s1 r0-01k9z3v8q2f7t8x6m5n4p3r2s2
+  windlass runs resume order-7 --cap 200000";
 
 /// How often it is looked, and how long between: an engine that is there takes a run at once.
 const LOOKS: u32 = 60;
@@ -34,6 +35,9 @@ pub(crate) struct Resume {
     /// The runs' ids, `latest`, or the names that they were given with --id
     #[arg(required = true, value_name = "ID")]
     ids: Vec<RunName>,
+    /// For runs of workflows in code that are stuck because their history is too long: it may have so many records
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u64).range(1..))]
+    cap: Option<u64>,
 }
 
 /// What became of a run that was opened.
@@ -52,7 +56,7 @@ impl Resume {
         }
         let mut told = Vec::with_capacity(ids.len());
         for run in ids {
-            told.push((run, resume_run(&store, run).await));
+            told.push((run, resume_run(&store, run, self.cap).await));
         }
         let mut code = ExitCode::SUCCESS;
         let mut looks = if store.workers().await?.is_empty() { LOOKS_ALONE } else { LOOKS };

@@ -42,6 +42,7 @@ impl Run {
             ItemBody::Resolved { token, body } => Event::Resolved { token, body },
             ItemBody::CancelRequested { reason } => Event::CancelRequested { reason },
             ItemBody::TimedOut => Event::TimedOut,
+            ItemBody::CapRaised { cap } => Event::CapRaised { cap },
             ItemBody::StepEnded { key, outcome, place } => Event::Stepped { key, outcome, place },
         })
     }
@@ -92,7 +93,9 @@ impl State {
             Event::Stepped { key, .. } => self.steps.open.contains_key(key),
             Event::Resolved { token, .. } => matches!(self.promises.get(token), Some(None)),
             Event::TimedOut => !self.is_late,
-            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } => true,
+            Event::Started { .. } | Event::Signal { .. } | Event::CancelRequested { .. } | Event::CapRaised { .. } => {
+                true
+            }
         }
     }
 
@@ -154,7 +157,7 @@ impl State {
                 self.is_late = true;
                 return self.cancel_run();
             }
-            Event::Started { .. } => None,
+            Event::Started { .. } | Event::CapRaised { .. } => None,
         };
         waker.into_iter().collect()
     }

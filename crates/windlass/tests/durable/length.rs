@@ -1,0 +1,132 @@
+//! Histories that grow: a hint, and a cap at which a run becomes stuck and never fails.
+
+use super::stores::{Opened, memory, on_every_store};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use windlass::core::store::RunState;
+use windlass::core::time::HANG_GUARD;
+use windlass::durable::{Error, RunHandle, Signal, Wf, typed, workflow};
+use windlass::runs::Engine;
+
+on_every_store!(a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap);
+
+#[derive(Serialize, Deserialize, Signal)]
+struct Tick {}
+
+#[workflow]
+async fn counts_ticks(wf: Wf, ticks: u32) -> Result<u32, Error> {
+    for _ in 0..ticks {
+        wf.recv::<Tick>().await?;
+    }
+    Ok(ticks)
+}
+
+fn engine(on: &Opened) -> Engine {
+    let engine = Engine::new(Arc::clone(&on.store)).unwrap().history_cap(20);
+    engine.workflows(vec![typed(counts_ticks)], Some("a".to_owned())).unwrap()
+}
+
+/// Sends signals, each in a turn of its own, until the run is stuck or has ended. Returns how many it took.
+async fn tick(on: &Opened, engine: &mut Engine, run: &RunHandle<counts_ticks>) -> u64 {
+    for sent in 0..100 {
+        let seen = on.view(run).await;
+        if seen.stuck.is_some() || seen.state.is_terminal() {
+            return sent;
+        }
+        run.signal(Tick {}).await.unwrap();
+        engine.settle().await.unwrap();
+    }
+    panic!("the run goes on");
+}
+
+async fn a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap(on: Opened) {
+    let mut first = engine(&on);
+    let run = on.client.start(counts_ticks, 40).await.unwrap();
+    // The start and 19 signals; the next one is not recorded.
+    assert_eq!(tick(&on, &mut first, &run).await, 20);
+    let seen = on.view(&run).await;
+    let stuck = seen.stuck.unwrap();
+    let advice = format!("at most 20 are allowed. `windlass runs resume {} --cap 40`", run.id());
+    assert!(stuck.contains("its history has 20 records") && stuck.contains(&advice), "{stuck}");
+    assert_eq!((seen.state, seen.history_len, seen.unread_messages), (RunState::Running, 20, 1));
+    // Without another cap it is stuck again.
+    run.resume().await.unwrap();
+    first.settle().await.unwrap();
+    assert!(on.view(&run).await.stuck.is_some());
+    // The cap of the run counts, in every process. Its record and the waiting signal are the first two.
+    run.resume_with_cap(30).await.unwrap();
+    first.settle().await.unwrap();
+    assert_eq!(on.view(&run).await.history_len, 22);
+    let mut second = engine(&on);
+    assert_eq!(tick(&on, &mut second, &run).await, 9);
+    assert!(on.view(&run).await.stuck.unwrap().contains("at most 30 are allowed"));
+    run.resume_with_cap(1_000).await.unwrap();
+    first.settle().await.unwrap();
+    tick(&on, &mut first, &run).await;
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(40));
+}
+
+#[workflow]
+async fn steps_without_end(wf: Wf, _: ()) -> Result<(), Error> {
+    loop {
+        wf.run_ok("step", async || ()).await?;
+    }
+}
+
+/// The lease is kept from one local step to the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_local_steps_alone_stops_at_the_cap() {
+    let on = memory();
+    let running = on.start(on.worker("a").workflow(steps_without_end).history_cap(100));
+    let run = on.client.start(steps_without_end, ()).await.unwrap();
+    let stuck = on.stuck(&run).await;
+    assert!(stuck.contains("its history has 100 records"), "{stuck}");
+    running.drain().await;
+}
+
+#[workflow]
+async fn two_segments(wf: Wf, left: u32) -> Result<u32, Error> {
+    for _ in 0..8 {
+        wf.sleep("0s").await?;
+    }
+    if left > 0 {
+        wf.continue_as_new(two_segments, left - 1).await;
+    }
+    Ok(0)
+}
+
+/// The cap counts the records of the segment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_continues_as_new_never_reaches_the_cap() {
+    let on = memory();
+    let running = on.start(on.worker("a").workflow(two_segments).history_cap(20));
+    let run = on.client.start(two_segments, 10).await.unwrap();
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(0));
+    assert!(run.describe().await.unwrap().history_len > 150);
+    running.drain().await;
+}
+
+#[workflow]
+async fn sleeps_often(wf: Wf, times: u32) -> Result<(), Error> {
+    for _ in 0..times {
+        wf.sleep("0s").await?;
+    }
+    wf.recv::<Tick>().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_history_is_named_in_the_summary() {
+    let on = memory();
+    let running = on.start(on.worker("a").workflow(sleeps_often));
+    let short = on.client.start(sleeps_often, 4_000).await.unwrap();
+    let long = on.client.start(sleeps_often, 5_000).await.unwrap();
+    on.summary(&short, "recv").await;
+    on.summary(&long, "recv").await;
+    assert!(!on.view(&short).await.summary.contains("records"));
+    let summary = on.view(&long).await.summary;
+    assert!(summary.ends_with("10001 records of history are replayed: continue as new, or use children"), "{summary}");
+    long.signal(Tick {}).await.unwrap();
+    long.result(HANG_GUARD).await.unwrap().unwrap().unwrap();
+    running.drain().await;
+}
