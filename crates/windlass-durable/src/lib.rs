@@ -40,11 +40,11 @@ pub use exec::{
     OpenWork, Opening, POLLS_MAX, PendingOp, Run, RunProbe, Start, Timeouts, Turn, derived_job_id, derived_run_id,
 };
 pub use record::{
-    Body, Command, DecodeError, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
+    Body, Command, DecodeError, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
     SourceLine, decode_history,
 };
 pub use span::Span;
-pub use stuck::{Side, Stuck};
+pub use stuck::{Side, Stuck, Unreadable};
 pub use wf::{Call, CancelHandle, Child, Promise, PromiseToken, Recv, Saga, Scoped, Signals, Sleep, Step, Wf};
 pub use windlass_core::typed::{Job, Options};
 pub use windlass_macros::{Signal, workflow};

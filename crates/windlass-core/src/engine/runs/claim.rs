@@ -130,6 +130,12 @@ impl<T: Tables> Step<'_, T> {
         Ok(ItemsRead { inbox, inbox_to, inbox_taken })
     }
 
+    /// Items of an inbox from a number on, and the number behind the last one that was read or passed.
+    pub(super) fn inbox_from(&mut self, row: &RunRow, from: u64) -> Result<(Vec<InboxItem>, u64)> {
+        let from = from.clamp(row.inbox_first, row.inbox_next.max(row.inbox_first));
+        self.items_from(row, from).map(|read| (read.inbox, read.inbox_to))
+    }
+
     fn hold_run(&mut self, before: &RunRow, claim: &RunClaim, bytes_left: &mut u64) -> Result<ClaimedRun> {
         let token = Token::from_bits(self.random.next_u64());
         let expires_at = self.now.plus_ms(claim.lease_ms);
