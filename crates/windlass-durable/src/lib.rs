@@ -40,8 +40,8 @@ pub use exec::{
     OpenWork, Opening, POLLS_MAX, PendingOp, Run, RunProbe, Start, Timeouts, Turn, derived_job_id, derived_run_id,
 };
 pub use record::{
-    Body, Command, DecodeError, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
-    SourceLine, decode_history,
+    Body, Command, DecodeError, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy,
+    Record, Request, SourceLine, decode_history,
 };
 pub use span::Span;
 pub use stuck::{Side, Stuck, Unreadable};

@@ -176,7 +176,9 @@ mod tests {
                 }
             }
         }
-        for other in ["the workflow panicked: message 5 does not decode: x", "message x is not understood: y", "message 5", ""] {
+        for other in
+            ["the workflow panicked: message 5 does not decode: x", "message x is not understood: y", "message 5", ""]
+        {
             assert_eq!(Unreadable::of_reason(other), None, "{other}");
         }
     }

@@ -257,6 +257,7 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
             Call::ClaimRuns {
                 request: RunClaim {
                     run: Some(run_id(9)),
+                    even_stuck: true,
                     max: 16,
                     lease_ms: 10_000,
                     history_bytes_max: 65_536,

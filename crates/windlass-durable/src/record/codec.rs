@@ -23,7 +23,8 @@
 //! | `d` | opaque body; absent: `null` |
 
 use super::{
-    Body, Command, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request, SourceLine,
+    Body, Command, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
+    SourceLine,
 };
 use crate::error::{CallError, ErrorClass};
 use serde::{Deserialize, Serialize};

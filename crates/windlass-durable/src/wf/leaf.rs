@@ -162,7 +162,8 @@ impl Leaf {
         let wanted = std::any::type_name::<T>();
         let mut state = lock(&self.shared.state);
         let message = state.unreadable(origin);
-        let reason = format!("{message} does not decode: the value for `wf.{kind}` at {place} is no `{wanted}`: {error}");
+        let reason =
+            format!("{message} does not decode: the value for `wf.{kind}` at {place} is no `{wanted}`: {error}");
         state.set_fault(Stuck::Decode(reason));
     }
 }

@@ -10,6 +10,7 @@ mod calls;
 mod client;
 mod commit_queue;
 mod engine;
+mod export;
 mod flow;
 mod graph;
 mod kind;
@@ -22,6 +23,7 @@ mod status;
 
 pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
+pub use export::{EXPORT_FORMAT, EXPORT_VERSION, RunExport, StoredEntry};
 pub use flow::{Flow, OnFailure};
 pub use graph::{COMMAND_KIND, GraphState, NodeTimes};
 pub use kind::{Arrived, RunKind, Takes, Turn, TurnCommit};

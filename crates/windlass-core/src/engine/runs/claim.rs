@@ -8,7 +8,7 @@ use crate::id::Token;
 use crate::job::Held;
 use crate::store::{
     CLAIM_HISTORIES_BYTES_MAX, ClaimedRun, INBOX_ITEMS_MAX, InboxItem, RunClaim, RunItem, RunLease, RunRenewal,
-    RunRenewed, RunsClaimed,
+    RunRenewed, RunState, RunsClaimed,
 };
 use bytes::Bytes;
 
@@ -45,7 +45,8 @@ impl<T: Tables> Step<'_, T> {
         if let Some(id) = claim.run {
             let row = self.wanted_run(id)?;
             let free = row.held.as_ref().is_none_or(|held| held.expires_at <= self.now);
-            if free && row.is_claimable(self.now) && claim.kinds.contains(&row.kind) {
+            let is_wanted = row.is_claimable(self.now) || claim.even_stuck && row.state == RunState::Running;
+            if free && is_wanted && claim.kinds.contains(&row.kind) {
                 runs.push(self.hold_run(&row, claim, &mut bytes_left)?);
             }
             return Ok(RunsClaimed { runs, now: self.now, ..RunsClaimed::default() });

@@ -297,6 +297,7 @@ impl RunStore for RedisStore {
             Some(run) => call.arg_fmt(run),
             None => call.arg("-"),
         };
+        call.arg(if request.even_stuck { "1" } else { "0" });
         call.arg_fmt(request.history_bytes_max);
         for kind in &request.kinds {
             call.arg(kind.as_str());
