@@ -162,6 +162,16 @@ pub enum Event {
     TimedOut,
 }
 
+impl Event {
+    /// The number of the command that the event ends, if it ends one.
+    pub const fn ends(&self) -> Option<u64> {
+        match self {
+            Self::Done { of, .. } | Self::Fired { of } => Some(*of),
+            _ => None,
+        }
+    }
+}
+
 /// A request that the code made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
