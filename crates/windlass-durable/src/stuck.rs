@@ -127,7 +127,8 @@ impl Unreadable {
 
     /// Reads the reason of a stuck run; `None` if it is about something else.
     pub fn of_reason(reason: &str) -> Option<Self> {
-        let end = reason.find(" does not decode: ").or_else(|| reason.find(" is not understood: "))?;
+        let ends = [" does not decode: ", " is not understood: "];
+        let end = ends.into_iter().filter_map(|words| reason.find(words)).min()?;
         let (text, was_received) = match reason[..end].strip_suffix(RECEIVED) {
             Some(text) => (text, true),
             None => (&reason[..end], false),

@@ -4,9 +4,12 @@
 
 mod behaviour;
 mod blocked;
+mod discard;
 mod edges;
 mod guards;
 mod kills;
+mod replay;
+mod schedules;
 #[path = "../support/mod.rs"]
 mod support;
 mod timers;
