@@ -58,13 +58,12 @@ fn words(kind: &str, event: &Map<String, Value>, nodes: &[String]) -> String {
         let index = node.as_u64().and_then(|index| usize::try_from(index).ok());
         index.and_then(|index| nodes.get(index)).cloned().unwrap_or_else(|| node.to_string())
     };
-    let mut words = kind.replace('_', " ");
+    let nodes = event.get("node").into_iter().chain(event.get("nodes").and_then(Value::as_array).into_iter().flatten());
+    let nodes: Vec<String> = nodes.map(name).collect();
+    let mut words = format!("{} {}", kind.replace('_', " "), nodes.join(", ")).trim_end().to_owned();
     for (field, value) in event {
         match (field.as_str(), value) {
-            ("node", node) => words = format!("{words} {}", name(node)),
-            ("nodes", Value::Array(all)) => {
-                words = format!("{words} {}", all.iter().map(name).collect::<Vec<_>>().join(", "));
-            }
+            ("node" | "nodes", _) => {}
             ("instance", Value::Number(number)) if number.as_u64() == Some(0) => {}
             (field, Value::String(text)) => words = format!("{words}, {field} {text}"),
             (field, value) => words = format!("{words}, {field} {value}"),

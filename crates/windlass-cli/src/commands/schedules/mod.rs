@@ -1,10 +1,10 @@
 //! `windlass schedules`: rules that create jobs.
 
 mod add;
-mod add_workflow;
 mod apply;
 mod change;
 mod timing;
+mod workflow;
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub(crate) enum Schedules {
     List(List),
     Show(Show),
     Add(Box<add::Add>),
-    AddWorkflow(Box<add_workflow::AddWorkflow>),
+    Workflow(Box<workflow::Workflow>),
     Apply(apply::Apply),
     /// Pause a schedule: its ticks pass without a job and are not made up for.
     #[command(after_help = "Examples:\n  windlass schedules pause nightly")]
@@ -37,7 +37,7 @@ pub(crate) enum Schedules {
     Remove(change::Remove),
 }
 
-dispatch!(Schedules: List, Show, Add, AddWorkflow, Apply, Pause, Resume, Run, Remove);
+dispatch!(Schedules: List, Show, Add, Workflow, Apply, Pause, Resume, Run, Remove);
 
 /// List all schedules.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `windlass schedules add-workflow`.
+//! `windlass schedules workflow`.
 
 use super::timing::Timing;
 use crate::app::App;
@@ -16,14 +16,14 @@ Each tick enqueues a job that starts one run; any `windlass worker` on its queue
 runs have the labels windlass.schedule and windlass.tick. A schedule of this name that is there already is changed.
 
 Examples:
-  windlass schedules add-workflow nightly report '{\"region\":\"eu\"}' --cron '30 2 * * *' --zone Europe/Berlin
-  windlass schedules add-workflow sync sync@2 --every 5m --overlap skip --timeout 1h
+  windlass schedules workflow nightly report '\"eu\"' --cron '30 2 * * *' --zone Europe/Berlin
+  windlass schedules workflow sync sync@2 --every 5m --overlap skip --timeout 1h
   windlass runs list --label windlass.schedule=nightly";
 
 /// Make or change a schedule that starts a workflow in code, and print its next three ticks.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
-pub(crate) struct AddWorkflow {
+pub(crate) struct Workflow {
     /// Its name
     name: ScheduleName,
     /// The workflow, with its version if that is not 1: report, report@2
@@ -45,7 +45,7 @@ pub(crate) struct AddWorkflow {
     timing: Timing,
 }
 
-impl AddWorkflow {
+impl Workflow {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let rule = self.timing.rule()?;
         let input = read_json(self.input.as_deref(), "input")?;
