@@ -70,6 +70,7 @@ fn a_message_that_a_run_cannot_read_is_discarded() {
     };
     // All messages are read before the code gets the first one.
     stuck("message 1 is not understood");
+    scene.run(&["runs", "show", "a"]).ok().shows(&["windlass runs discard"]);
 
     // Nobody is there to say yes, and nothing is dropped.
     scene.run(&["runs", "discard", "a"]).fails(2, &["the message (message 1)", "--yes"]);

@@ -100,7 +100,10 @@ fn sheet(app: &App, export: &RunExport, at: &RunAt) -> Result<(), Failure> {
     match (pending.is_empty(), at.ended) {
         (false, _) => field("pending", format!("{}{more}", pending.join(", ")))?,
         (true, None) => {
-            field("pending", "no call, timer or child; receivers of signals and local steps have no record".to_owned())?
+            field(
+                "pending",
+                "no call, timer or child; receivers of signals and local steps have no record".to_owned(),
+            )?;
         }
         (true, Some(_)) => {}
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use windlass::core::id::RunId;
 use windlass::core::store::Store;
 use windlass::core::time::Timestamp;
+use windlass::durable::Unreadable;
 use windlass_operate::code_run::{CodeRunView, Operation, is_remarkable, read_code_run, short_json};
 use windlass_operate::run_view::resume_hint;
 use windlass_operate::text::{count, printable, relative_time, rough_duration};
@@ -84,6 +85,9 @@ fn sheet(app: &App, view: &CodeRunView, now: Timestamp) -> Result<(), Failure> {
     }
     if let Some(hint) = resume_hint(run) {
         field("hint", format!("{hint}; windlass runs terminate {} ends it", run.id))?;
+    }
+    if run.stuck.as_deref().and_then(Unreadable::of_reason).is_some_and(|message| is_open && !message.was_received) {
+        field("", format!("windlass runs discard {} drops the message that it cannot read", run.id))?;
     }
     for (name, value) in &view.published {
         let value = value.as_ref().map_or("null", |value| value.get());
