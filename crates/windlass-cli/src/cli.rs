@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Run(Box<commands::run::Run>),
     #[command(subcommand)]
     Runs(commands::runs::Runs),
+    Replay(commands::replay::Replay),
     Worker(Box<commands::worker::Worker>),
     Explain(commands::explain::Explain),
     Doctor(commands::doctor::Doctor),

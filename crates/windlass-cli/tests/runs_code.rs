@@ -331,7 +331,6 @@ fn messages_are_refused_where_nobody_can_read_them() {
     scene.run(&["run", "ci.yml", "--detach", "--id", "graph"]).ok();
     started(&scene, &["sleeps", "--id", "code"]);
     scene.run(&["runs", "signal", "graph", "approve"]).fails(5, &["no workflow in code"]);
-    scene.run(&["runs", "history", "graph"]).fails(5, &["no workflow in code"]);
     let promise = format!("{}.00000000000000ff", RunId::named("graph"));
     scene.run(&["runs", "resolve", &promise, "1"]).fails(5, &["no workflow in code"]);
     scene.run(&["runs", "resolve", "nonsense", "1"]).fails(2, &["<run id>.<16 hexadecimal digits>"]);

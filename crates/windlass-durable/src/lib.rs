@@ -42,12 +42,12 @@ pub use exec::{
     derived_run_id,
 };
 pub use record::{
-    Body, Command, Deadlines, DecodeError, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record,
-    Request, SourceLine, decode_history,
+    Body, Command, Deadlines, DecodeError, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome,
+    ParentClosePolicy, Record, Request, SourceLine, decode_history,
 };
 pub use retry::{RUN_ATTEMPTS_MAX, RunRetry};
 pub use span::Span;
-pub use stuck::{Side, Stuck};
+pub use stuck::{Side, Stuck, Unreadable};
 pub use wf::{Call, CancelHandle, Child, Promise, PromiseToken, Recv, Saga, Scoped, Signals, Sleep, Step, Wf};
 pub use windlass_core::typed::{Job, Options};
 pub use windlass_macros::{Signal, workflow};

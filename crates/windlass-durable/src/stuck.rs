@@ -108,3 +108,83 @@ impl fmt::Display for Stuck {
 }
 
 impl std::error::Error for Stuck {}
+
+/// The message that a stuck run cannot read. The reason of the run begins with it: `message 5 (record 12) does not decode: …`,
+/// or `message 5 is not understood: …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The number of the message in the inbox. It may have been taken from there since: then its record is in the history.
+    pub item: Option<u64>,
+    /// The number of its record. The history may not have it yet: then the message stands in the inbox.
+    pub record: Option<u64>,
+    /// Code of an earlier build has received it: what the history has behind it may follow from it.
+    pub was_received: bool,
+}
+
+const RECEIVED: &str = ", received by an earlier build";
+
+impl Unreadable {
+    /// A message in the inbox that is not even understood.
+    pub const fn item(number: u64) -> Self {
+        Self { item: Some(number), record: None, was_received: false }
+    }
+
+    /// Reads the reason of a stuck run; `None` if it is about something else.
+    pub fn of_reason(reason: &str) -> Option<Self> {
+        let ends = [" does not decode: ", " is not understood: "];
+        let end = ends.into_iter().filter_map(|words| reason.find(words)).min()?;
+        let (text, was_received) = match reason[..end].strip_suffix(RECEIVED) {
+            Some(text) => (text, true),
+            None => (&reason[..end], false),
+        };
+        let number = |text: &str| text.parse::<u64>().ok();
+        let (item, record) = match (text.strip_prefix("message "), text.strip_prefix("record ")) {
+            (Some(text), _) => match text.split_once(" (record ") {
+                Some((item, record)) => (Some(number(item)?), Some(number(record.strip_suffix(')')?)?)),
+                None => (Some(number(text)?), None),
+            },
+            (None, Some(text)) => (None, Some(number(text)?)),
+            (None, None) => return None,
+        };
+        Some(Self { item, record, was_received })
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.item, self.record) {
+            (Some(item), Some(record)) => write!(f, "message {item} (record {record})")?,
+            (Some(item), None) => write!(f, "message {item}")?,
+            (None, record) => write!(f, "record {}", record.unwrap_or_default())?,
+        }
+        if self.was_received { f.write_str(RECEIVED) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unreadable_message_of_a_reason_is_found_again() {
+        for item in [None, Some(5)] {
+            for record in [None, Some(12)] {
+                for was_received in [false, true] {
+                    let message = Unreadable { item, record, was_received };
+                    if (item, record) == (None, None) {
+                        continue;
+                    }
+                    for what in ["does not decode", "is not understood"] {
+                        let reason = format!("{message} {what}: message 7 does not decode: x (record 9)");
+                        assert_eq!(Unreadable::of_reason(&reason), Some(message), "{reason}");
+                    }
+                }
+            }
+        }
+        for other in
+            ["the workflow panicked: message 5 does not decode: x", "message x is not understood: y", "message 5", ""]
+        {
+            assert_eq!(Unreadable::of_reason(other), None, "{other}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ pub mod enqueue;
 pub mod error;
 pub mod explain;
 pub mod follow;
+pub mod graph_history;
 pub mod job_input;
 pub mod job_view;
 pub mod layout;

@@ -1,5 +1,5 @@
 //! Messages to runs. Graph runs and code runs are cancelled, resumed and terminated alike; only code runs take signals and
-//! values of promises.
+//! values of promises, and only of them messages are discarded; only graph runs are run once more and forked.
 
 use crate::code_run::{check_is_code, is_code, read_brief};
 use crate::error::OperateError;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use windlass::core::id::RunId;
 use windlass::core::store::{Run, RunState, Store};
-use windlass::durable::{PromiseToken, RunHandle};
+use windlass::durable::{Discard, PromiseToken, RunHandle, StoredMessage};
 use windlass::runs::Runs;
 use windlass::{Client, Error};
 
@@ -91,8 +91,48 @@ pub struct SignalInput {
 
 /// Sends a signal to a code run.
 pub async fn signal_run(store: &Arc<dyn Store>, run: RunId, signal: SignalInput) -> Result<(), OperateError> {
-    check_takes_messages(store, run).await?;
+    check_takes_messages(store, run, "signals").await?;
     Ok(handle(store, run).signal_json(&signal.name, signal.body, signal.message_id).await?)
+}
+
+/// Finds the message that [`discard_message`] would drop.
+pub async fn find_discardable(
+    store: &Arc<dyn Store>,
+    run: RunId,
+    which: &Discard,
+) -> Result<StoredMessage, OperateError> {
+    let brief = read_brief(store.as_ref(), run).await?;
+    check_has_code(&brief, "messages to discard")?;
+    handle(store, run).find_discardable(which).await.map_err(|error| discard_hint(error, run))
+}
+
+/// Drops a message of a stuck code run that its code cannot read, and lets the run go on without it.
+pub async fn discard_message(
+    store: &Arc<dyn Store>,
+    run: RunId,
+    which: &Discard,
+) -> Result<StoredMessage, OperateError> {
+    handle(store, run).discard(which).await.map_err(|error| discard_hint(error, run))
+}
+
+fn discard_hint(error: Error, run: RunId) -> OperateError {
+    let hint = match &error {
+        Error::NotFound { .. } => format!("windlass runs export {run} shows the inbox and the history"),
+        Error::RunRefused { .. } => format!("windlass runs show {run} shows its state and why it is stuck"),
+        _ => return error.into(),
+    };
+    OperateError::from(error).hint(hint)
+}
+
+/// Refuses a run that follows a graph, and says what there is instead. `what` is what such a run does not have.
+fn check_has_code(run: &Run, what: &str) -> Result<(), OperateError> {
+    if run.damaged.is_some() || is_code(run) {
+        return check_is_code(run);
+    }
+    let message =
+        format!("the run {} is of the kind `{}`, which is no workflow in code and has no {what}", run.id, run.kind);
+    let hint = "windlass runs cancel, resume and rerun are what a run of a graph reacts to";
+    Err(OperateError::conflict(message).hint(hint))
 }
 
 /// Resolves a promise of a code run. A promise that is resolved already keeps its value.
@@ -101,13 +141,13 @@ pub async fn resolve_promise(
     promise: &PromiseToken,
     value: Box<RawValue>,
 ) -> Result<(), OperateError> {
-    check_takes_messages(store, promise.run).await?;
+    check_takes_messages(store, promise.run, "promises").await?;
     Ok(Client::new(Arc::clone(store)).resolve(promise, &value).await?)
 }
 
-async fn check_takes_messages(store: &Arc<dyn Store>, run: RunId) -> Result<(), OperateError> {
+async fn check_takes_messages(store: &Arc<dyn Store>, run: RunId, what: &str) -> Result<(), OperateError> {
     let brief = read_brief(store.as_ref(), run).await?;
-    check_is_code(&brief)?;
+    check_has_code(&brief, what)?;
     if !brief.state.is_terminal() {
         return Ok(());
     }
@@ -118,4 +158,18 @@ async fn check_takes_messages(store: &Arc<dyn Store>, run: RunId) -> Result<(), 
 
 fn handle(store: &Arc<dyn Store>, run: RunId) -> RunHandle<()> {
     Client::new(Arc::clone(store)).run_by_id(run)
+}
+
+/// Refuses a code run where only a run of a graph will do: to run it once more or to fork it.
+pub async fn check_is_graph(store: &dyn Store, run: RunId) -> Result<(), OperateError> {
+    let brief = read_brief(store, run).await?;
+    if !is_code(&brief) {
+        return Ok(());
+    }
+    let message = format!("the run {run} is of the kind `{}` and does not follow a graph: it has no nodes", brief.kind);
+    let start = format!(
+        "windlass runs start {} INPUT --id ID --reuse if-ended starts a run again, and without --id a new one",
+        brief.kind
+    );
+    Err(OperateError::conflict(message).hint(start))
 }

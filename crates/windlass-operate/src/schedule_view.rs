@@ -4,8 +4,11 @@ use crate::error::OperateError;
 use crate::job_view::payload_json;
 use crate::values::Span;
 use serde_json::{Value, json};
+use windlass::Job as _;
+use windlass::core::job::JobSpec;
 use windlass::core::schedule::{Rule, Schedule};
 use windlass::core::time::Timestamp;
+use windlass::durable::StartWorkflow;
 
 /// A rule in words: its cron expression with the zone, or `every 5m`.
 pub fn rule_text(rule: &Rule) -> String {
@@ -13,6 +16,13 @@ pub fn rule_text(rule: &Rule) -> String {
         Rule::Cron { expression, zone } => format!("{expression} {zone}"),
         Rule::Every { ms } => format!("every {}", Span { ms: *ms }),
     }
+}
+
+/// What a schedule creates: the kind of its jobs, or `run of order@2`.
+pub fn scheduled_kind(spec: &JobSpec) -> String {
+    let start =
+        (spec.kind.as_str() == StartWorkflow::KIND).then(|| spec.payload.to_json::<StartWorkflow>().ok()).flatten();
+    start.map_or_else(|| spec.kind.to_string(), |start| format!("run of {}", start.kind))
 }
 
 /// A schedule with a readable payload, as `windlass schedules list --json` prints it.

@@ -1,14 +1,15 @@
 -- Leases runs that have something to do: items in their inbox, a time that has come, or an engine that vanished.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; engine, token, lease in ms, max, handle and engine, a run or `-`, bytes of a segment that
---         comes with its run, kinds
+-- ARGV    clock, bell prefix, publish command; engine, token, lease in ms, max, handle and engine, a run or `-`, `1` to claim it
+--         even if it is stuck, bytes of a segment that comes with its run, kinds
 -- Answers `missing` or `corrupt` of a run that was asked for; or `ok`, the time, when there may be more; then of each run its id, its
 --         record, `<end of the lease> <up to where its inbox was read> <1 when its time has come> <items taken>`, and its items as
 --         in inbox.lua; and, when bytes of segments were asked for, its input or nothing, and the entries of its segment
 -- Bounds  max runs, 1,000 items of each; 32 MiB of items, the last run excepted; of segments 4 MiB and 10,000 entries
 
 local engine, token, lease_ms, most, who, wanted = E.arg(), E.arg(), E.num(), E.num(), E.arg(), E.arg()
+local even_stuck = E.arg() == '1'
 local segment_max, segments_left, entries_left = E.num(), 4194304, 10000
 local kinds, serves = {}, {}
 for i = E.at + 1, #ARGV do kinds[#kinds + 1], serves[ARGV[i]] = ARGV[i], true end
@@ -57,7 +58,8 @@ if wanted ~= '-' then
   local r = E.run(wanted)
   if not r then return { 'missing' } end
   if r.broken then return { 'corrupt' } end
-  if (not r.token or r.expires <= now) and E.run_is_claimable(r) and serves[r.kind] then
+  local is_wanted = E.run_is_claimable(r) or even_stuck and r.state == 'R'
+  if (not r.token or r.expires <= now) and is_wanted and serves[r.kind] then
     E.read_items({ r })
     hold(r)
     E.finish()

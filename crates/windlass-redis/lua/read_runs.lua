@@ -1,11 +1,11 @@
 -- Looks runs up.
 --
 -- KEYS    all of the store, in the one order
--- ARGV    clock, bell prefix, publish command; of each its id, `d`, `i`, `p` and `r` for definition, input, published values and result, the first entry of its history, and
---         how many
+-- ARGV    clock, bell prefix, publish command; of each its id, `d`, `i`, `p` and `r` for definition, input, published values and result, and `n` with a number for the items of
+--         its inbox from this number on, the first entry of its history, and how many
 -- Answers of each its record or nothing, `1` when it cannot be read, definition, input, entries up to the first that is missing,
---         published values, and result
--- Bounds  one round per run; its entries, 16 MiB of each run, one entry excepted
+--         published values, result, and of its inbox the number of the first item that was read, the number behind the last one, and the items as in inbox.lua
+-- Bounds  one round per run; its entries, 16 MiB of each run, one entry excepted; its items as in inbox.lua
 
 -- The same as RUN_READ_BYTES_MAX of the contract; and the entries that are read first, before it is known how large they are.
 local BYTES_MAX, FIRST = 16777216, 64
@@ -31,6 +31,14 @@ local function entries_of(r, from, most)
   return entries
 end
 
+-- The items of an inbox, from one on: the number of the first one, the number behind the last one, and the items.
+local function inbox_of(r, from)
+  r.read_from, r.items = max(min(from, r.following), r.first), nil
+  E.read_items({ r }, 1)
+  -- An answer that is full already has none: the next read returns them.
+  return E.int(r.read_from), E.int(r.items and r.upto or r.read_from), r.items or {}
+end
+
 local answer, ids = {}, {}
 for i = 4, #ARGV, 4 do ids[#ids + 1] = ARGV[i] end
 E.know_runs(ids)
@@ -44,5 +52,8 @@ for i, id in ipairs(ids) do
   answer[n + 5] = r and r.history and entries_of(r, from, most) or {}
   answer[n + 6] = match(parts, 'p') and call('HGET', E.RUNS, id .. ':p') or false
   answer[n + 7] = match(parts, 'r') and call('HGET', E.RUNS, id .. ':r') or false
+  answer[n + 8], answer[n + 9], answer[n + 10] = '0', '0', {}
+  local items_from = match(parts, 'n(%d+)')
+  if items_from and r and not r.broken then answer[n + 8], answer[n + 9], answer[n + 10] = inbox_of(r, tonumber(items_from)) end
 end
 return answer

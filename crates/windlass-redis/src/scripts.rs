@@ -159,7 +159,7 @@ scripts! {
     renew_runs: Finishes [] [INBOX],
     commit_runs: Finishes [] [CREATE, STEPS, TAKEN],
     send_to_runs: Finishes [] [MESSAGES],
-    read_runs: Reads [] [],
+    read_runs: Reads [] [INBOX],
     list_runs: Reads [] [],
     remove_runs: Finishes [] [],
     keep_time: Finishes [] [],

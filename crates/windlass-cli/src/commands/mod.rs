@@ -26,6 +26,7 @@ pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod queues;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schedules;
@@ -51,6 +52,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<ExitCode, Failure
         Command::Completions(completions) => completions.run(app)?.report(),
         Command::Enqueue(enqueue) => enqueue.run(app).await?,
         Command::Man(man) => man.run(app)?.report(),
+        Command::Replay(replay) => replay.run(app)?.report(),
         Command::Run(run) => run.run(app).await?,
         Command::Schema(schema) => schema.run(app)?.report(),
         Command::Worker(worker) => worker.run(app).await?.report(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use windlass::Worker as LibraryWorker;
 use windlass::command::{Commands, Limits};
 use windlass::core::artifact::ArtifactStore;
+use windlass::durable::start_workflow;
 use windlass::runs::start_run;
 use windlass_operate::text::count;
 use windlass_operate::values::Span;
@@ -161,7 +162,7 @@ impl Worker {
         for label in &self.labels {
             builder = builder.label(label);
         }
-        builder = if self.no_runs { builder.without_runs() } else { builder.handle(start_run) };
+        builder = if self.no_runs { builder.without_runs() } else { builder.handle(start_run).handle(start_workflow) };
         if let Some(mut commands) = commands {
             if let Some(folder) = &self.work_dir {
                 commands = commands.work_dir(folder);

@@ -8,7 +8,9 @@ use crate::ctx::Ctx;
 use crate::runner::cases;
 use windlass_core::Error;
 use windlass_core::id::RunId;
-use windlass_core::store::{BATCH_MAX, ClaimedRun, NewRun, RunCommit, RunRenewal, RunState, RunStep};
+use windlass_core::store::{
+    BATCH_MAX, ClaimedRun, INBOX_ITEMS_MAX, NewRun, RunCommit, RunRead, RunRenewal, RunState, RunStep,
+};
 
 cases!("run_inboxes":
     a_commit_takes_single_items,
@@ -23,6 +25,9 @@ cases!("run_inboxes":
     a_commit_that_requires_read_messages_is_refused,
     ends_of_jobs_and_items_that_a_step_brings_are_no_messages,
     a_long_list_is_taken_at_once,
+    a_read_returns_items_and_takes_none,
+    a_read_passes_over_holes,
+    a_long_inbox_comes_in_several_reads,
 );
 
 /// A claimed run with messages of one letter each.
@@ -235,4 +240,57 @@ async fn a_long_list_is_taken_at_once(ctx: Ctx) {
     commit(&ctx, &claimed, step(&["b"])).await.unwrap();
     let view = views(&ctx, &[run.id]).await.remove(0).unwrap().run;
     assert_eq!((view.inbox_len, view.unread_messages), (500, 500));
+}
+
+/// Reads the items of an inbox from a number on, as [`shown`], with the number behind the last one.
+async fn read_items(ctx: &Ctx, run: RunId, from: u64) -> (Vec<u64>, String, u64) {
+    let read = RunRead { inbox_from: Some(from), ..RunRead::brief(run) };
+    let view = ctx.store.read_runs(vec![read]).await.unwrap().remove(0).expect("the run is there");
+    (view.inbox.iter().map(|item| item.number).collect(), texts(&view.inbox).concat(), view.inbox_to)
+}
+
+async fn a_read_returns_items_and_takes_none(ctx: Ctx) {
+    let run = with_items(&ctx, "abc").await.lease.run;
+    for _ in 0..2 {
+        assert_eq!(read_items(&ctx, run, 0).await, (vec![0, 1, 2], "abc".to_owned(), 3));
+    }
+    assert_eq!(read_items(&ctx, run, 2).await, (vec![2], "c".to_owned(), 3));
+    for beyond in [3, 4, u64::MAX] {
+        assert_eq!(read_items(&ctx, run, beyond).await, (vec![], String::new(), 3), "{beyond}");
+    }
+    assert_eq!(inbox_len(&ctx, run).await, 3);
+    let plain = views(&ctx, &[run]).await.remove(0).unwrap();
+    assert_eq!((plain.inbox, plain.inbox_to), (Vec::new(), 0), "it was not asked for items");
+    // Each run of one call with its own, and one of them twice.
+    let other = with_items(&ctx, "x").await.lease.run;
+    let read = |run, from| RunRead { inbox_from: Some(from), ..RunRead::brief(run) };
+    let reads = vec![read(run, 1), read(ctx.ids.next_run(), 0), read(other, 0), read(run, 2)];
+    let found = ctx.store.read_runs(reads).await.unwrap();
+    let found: Vec<_> = found.iter().map(|view| view.as_ref().map(|view| texts(&view.inbox).concat())).collect();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(found, [some("bc"), None, some("x"), some("c")]);
+}
+
+async fn a_read_passes_over_holes(ctx: Ctx) {
+    let claimed = with_items(&ctx, "abcde").await;
+    let run = claimed.lease.run;
+    commit_this(&ctx, taking(&claimed, &[0, 2, 3])).await.unwrap();
+    assert_eq!(read_items(&ctx, run, 0).await, (vec![1, 4], "be".to_owned(), 5));
+    assert_eq!(read_items(&ctx, run, 2).await, (vec![4], "e".to_owned(), 5));
+}
+
+async fn a_long_inbox_comes_in_several_reads(ctx: Ctx) {
+    let run = awake(&ctx);
+    create(&ctx, run.clone()).await.unwrap();
+    let count = INBOX_ITEMS_MAX as u64 + 1;
+    let messages = (0..count).map(|n| message(run.id, &format!("{n} "))).collect();
+    assert!(ctx.store.send_to_runs(messages).await.unwrap().iter().all(Result::is_ok));
+    let (mut from, mut numbers) = (0, Vec::new());
+    while from < count {
+        let (some, _, to) = read_items(&ctx, run.id, from).await;
+        assert!(to > from && some.len() <= INBOX_ITEMS_MAX, "{from} to {to}");
+        numbers.extend(some);
+        from = to;
+    }
+    assert_eq!(numbers, (0..count).collect::<Vec<_>>());
 }

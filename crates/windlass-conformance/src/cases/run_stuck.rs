@@ -8,7 +8,8 @@ use crate::ctx::Ctx;
 use crate::runner::cases;
 use windlass_core::Error;
 use windlass_core::id::RunId;
-use windlass_core::job::State;
+use windlass_core::job::{Due, State};
+use windlass_core::name::Kind;
 use windlass_core::store::{
     ClaimedRun, FeedEvent, FeedRequest, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead, RunState, RunStep,
 };
@@ -20,6 +21,8 @@ cases!("run_stuck":
     a_stuck_run_is_opened_by_a_message_of_another_run,
     the_feed_tells_that_a_run_is_stuck_and_that_it_is_open,
     a_stuck_run_is_listed_as_running_and_can_be_removed,
+    a_stuck_run_is_claimed_by_those_who_ask_for_stuck_ones,
+    only_a_run_that_goes_on_is_claimed_even_if_it_is_stuck,
 );
 
 /// A step that takes nothing from the inbox.
@@ -162,4 +165,36 @@ async fn a_stuck_run_is_listed_as_running_and_can_be_removed(ctx: Ctx) {
     ctx.store.create_runs(vec![next]).await.unwrap().remove(0).unwrap();
     let view = read(&ctx, id).await.run;
     assert_eq!((view.stuck, view.inbox_len), (None, 0));
+}
+
+async fn a_stuck_run_is_claimed_by_those_who_ask_for_stuck_ones(ctx: Ctx) {
+    let id = stuck(&ctx, "no room").await;
+    send(&ctx, message(id, "second")).await.unwrap();
+    let this = RunClaim { run: Some(id), even_stuck: true, ..claim_request(1) };
+    let claimed = ctx.store.claim_runs(this.clone()).await.unwrap().runs.remove(0);
+    assert_eq!((claimed.stuck.as_deref(), words(&claimed)), (Some("no room"), vec!["first", "second"]));
+    assert!(ctx.store.claim_runs(this.clone()).await.unwrap().runs.is_empty(), "it is held");
+    // It is still stuck: what is taken and why it goes on is in one commit.
+    assert_eq!(read(&ctx, id).await.run.stuck.as_deref(), Some("no room"));
+    let step = RunStep { wake: Some(Due::Now), ..step(&["first dropped"]) };
+    let commit = RunCommit { inbox_to: 0, inbox_taken: vec![0], ..commit_of(&claimed, step) };
+    ctx.store.commit_runs(vec![commit]).await.unwrap().remove(0).unwrap();
+    let view = read(&ctx, id).await.run;
+    assert_eq!((view.stuck, view.inbox_len, view.history_len, view.engine), (None, 1, 2, None));
+    assert_eq!(words(&claim_run(&ctx).await), ["second"]);
+}
+
+async fn only_a_run_that_goes_on_is_claimed_even_if_it_is_stuck(ctx: Ctx) {
+    let nameless = RunClaim { even_stuck: true, ..claim_request(1) };
+    let refused = ctx.store.claim_runs(nameless).await;
+    assert!(matches!(&refused, Err(Error::Invalid { field, .. }) if field == "even_stuck"), "{refused:?}");
+    let id = stuck(&ctx, "no room").await;
+    let this = RunClaim { run: Some(id), even_stuck: true, ..claim_request(1) };
+    let other = RunClaim { kinds: vec![Kind::new("other").unwrap()], ..this.clone() };
+    assert!(ctx.store.claim_runs(other).await.unwrap().runs.is_empty(), "it is of another kind");
+    send(&ctx, open(id, "go on")).await.unwrap();
+    let claimed = ctx.store.claim_runs(this.clone()).await.unwrap().runs.remove(0);
+    assert_eq!(claimed.stuck, None, "one that is not stuck is claimed as ever");
+    commit(&ctx, &claimed, RunStep { state: RunState::Succeeded, ..step(&["end"]) }).await.unwrap();
+    assert!(ctx.store.claim_runs(this).await.unwrap().runs.is_empty(), "it has ended");
 }

@@ -161,5 +161,14 @@ fn shown(new: &NewRun, entry: &Entry) -> RunView {
     };
     let (definition, input) = (Some(new.definition.clone()), Some(entry.input.clone()));
     let (published, result) = (Some(entry.published.clone()), entry.result.clone());
-    RunView { run, definition, input, history: entry.history.clone(), published, result }
+    RunView {
+        run,
+        definition,
+        input,
+        history: entry.history.clone(),
+        published,
+        result,
+        inbox: Vec::new(),
+        inbox_to: 0,
+    }
 }

@@ -1,6 +1,7 @@
 //! Runs as they are read and listed.
 
 use super::changes::{ListOrder, check_page};
+use super::run_items::InboxItem;
 use super::run_steps::check_label;
 use super::runs::RunState;
 use super::wire;
@@ -39,12 +40,24 @@ pub struct RunRead {
     /// Its result, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result: bool,
+    /// The items of its inbox from this number on, too. They stay in the inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox_from: Option<u64>,
 }
 
 impl RunRead {
     /// Only what a listing shows.
     pub fn brief(run: RunId) -> Self {
-        Self { run, definition: false, input: false, history_from: 0, history_max: 0, published: false, result: false }
+        Self {
+            run,
+            definition: false,
+            input: false,
+            history_from: 0,
+            history_max: 0,
+            published: false,
+            result: false,
+            inbox_from: None,
+        }
     }
 }
 
@@ -68,6 +81,18 @@ pub struct RunView {
     /// The result of the step that ended it, if it was asked for and there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,
+    /// The items of its inbox, oldest first, if they were asked for; none that cannot be read. Of many or large items not all:
+    /// a read from `inbox_to` on returns the next ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inbox: Vec<InboxItem>,
+    /// The number behind the last item that was read or passed; 0 if items were not asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inbox_to: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A run in a listing.

@@ -300,6 +300,10 @@ pub struct RunClaim {
     pub kinds: Vec<Kind>,
     /// This one, if nobody holds it, whether or not it has something to do.
     pub run: Option<RunId>,
+    /// Also if the run that is named by `run` is stuck. It stays stuck until a commit changes that. For what an operator does to a
+    /// stuck run, such as a message that is dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_stuck: bool,
     /// How many at most.
     pub max: u32,
     /// For how long.
@@ -319,7 +323,7 @@ const fn is_zero(number: &u32) -> bool {
 impl RunClaim {
     /// A claim of one run for 30 seconds, without its history.
     pub fn new(engine: WorkerId, kinds: Vec<Kind>) -> Self {
-        Self { engine, kinds, run: None, max: 1, lease_ms: 30_000, history_bytes_max: 0 }
+        Self { engine, kinds, run: None, even_stuck: false, max: 1, lease_ms: 30_000, history_bytes_max: 0 }
     }
 
     /// Refuses what cannot be meant.
@@ -327,6 +331,9 @@ impl RunClaim {
         check_max("max", self.max)?;
         check_lease_ms(self.lease_ms)?;
         check_bytes("history_bytes_max", self.history_bytes_max as usize, CLAIM_HISTORY_BYTES_MAX as usize)?;
+        if self.even_stuck && self.run.is_none() {
+            return Err(Error::invalid("even_stuck", "claims one run; name it in `run`"));
+        }
         if self.kinds.is_empty() {
             return Err(Error::invalid("kinds", "is empty; name at least one kind of run"));
         }

@@ -265,6 +265,7 @@ pub(crate) fn runs() -> Vec<(Call, Answer)> {
             Call::ClaimRuns {
                 request: RunClaim {
                     run: Some(run_id(9)),
+                    even_stuck: true,
                     max: 16,
                     lease_ms: 10_000,
                     history_bytes_max: 65_536,
@@ -327,6 +328,7 @@ pub(crate) fn messages_and_lists() -> Vec<(Call, Answer)> {
                     history_max: 2,
                     published: true,
                     result: true,
+                    inbox_from: Some(3),
                 }],
             },
             Answer::ReadRuns(vec![
@@ -337,6 +339,11 @@ pub(crate) fn messages_and_lists() -> Vec<(Call, Answer)> {
                     history: vec![vec![0, 255].into()],
                     published: Some(published()),
                     result: Some(Payload::new("text/plain", "done")),
+                    inbox: vec![InboxItem {
+                        number: 3,
+                        item: RunItem::Message { at: at(4), id: None, body: "stop".to_owned() },
+                    }],
+                    inbox_to: 4,
                 }),
                 None,
             ]),

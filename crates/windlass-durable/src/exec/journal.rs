@@ -35,6 +35,8 @@ pub(crate) struct Journal {
     /// The number of the next record.
     pub(super) len: u64,
     patches: HashSet<(Name, Name, u32)>,
+    /// The numbers of messages that an operator has dropped: they are not delivered.
+    discarded: HashSet<u64>,
     /// The build of the record before the cursor.
     history_build: Box<str>,
     code_build: Box<str>,
@@ -47,8 +49,13 @@ impl Journal {
             Entry::Patch(key) => Some(short(key)),
             _ => None,
         });
+        let discarded = history.iter().filter_map(|record| match &record.entry {
+            Entry::Discarded { message, .. } => message.of,
+            _ => None,
+        });
         Self {
             patches: patches.collect(),
+            discarded: discarded.collect(),
             first,
             len: first + history.len() as u64,
             replay: history,
@@ -57,9 +64,9 @@ impl Journal {
         }
     }
 
-    /// The record that the code has to match next. Patch markers are found by key and skipped here.
+    /// The record that the code has to match next. Patch markers are found by key and skipped here, as are notes of discards.
     pub(super) fn expected(&mut self) -> Option<&Record> {
-        while let Some(Record { entry: Entry::Patch(_), .. }) = self.replay.get(self.cursor) {
+        while let Some(Record { entry: Entry::Patch(_) | Entry::Discarded { .. }, .. }) = self.replay.get(self.cursor) {
             self.advance();
         }
         self.replay.get(self.cursor)
@@ -207,6 +214,11 @@ impl Journal {
             self.history_build = self.code_build.clone();
         }
         (self.len - out.len() as u64, out)
+    }
+
+    /// True for a message that an operator has dropped.
+    pub(super) fn is_discarded(&self, number: u64) -> bool {
+        self.discarded.contains(&number)
     }
 
     pub(super) fn has_patch(&self, key: &Key) -> bool {

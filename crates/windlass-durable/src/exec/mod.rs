@@ -51,6 +51,7 @@ pub(crate) use journal::Replayed;
 pub(crate) use ops::{NewOp, Op, OpId, OpState, TimerKind};
 pub(crate) use scope::Scope;
 pub(crate) use shared::Shared;
+pub(crate) use signals::Origin;
 pub(crate) use state::{Closing, Spawned, State, Undo};
 pub(crate) use steps::EndedStep;
 pub(crate) use wakers::StepWaker;

@@ -3,14 +3,14 @@
 use super::cancel_tree::CancelTree;
 use super::journal::{Asked, Journal, Replayed};
 use super::ops::Ops;
-use super::signals::{Message, SignalQueue};
+use super::signals::{Message, Origin, SignalQueue};
 use super::steps::Steps;
 use super::wakers::TaskId;
 use super::{BoxFuture, CancelTarget, CodePlace, NewOp, NodeId, Op, OpId, OpState, Scope, Start};
 use crate::error::CallError;
 use crate::record::{Body, Command, End, Entry, Key, Name, OpKind, Outcome, ParentClosePolicy, Request};
 use crate::retry::RunRetry;
-use crate::stuck::Stuck;
+use crate::stuck::{Stuck, Unreadable};
 use crate::wf::Wf;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -35,6 +35,12 @@ pub(crate) struct State {
     pub(crate) tree: CancelTree,
     pub(super) journal: Journal,
     pub(crate) signals: HashMap<Name, SignalQueue>,
+    /// Where the message comes from that was received last.
+    pub(crate) received: Origin,
+    /// Where the message comes from whose event is applied.
+    pub(super) arriving: Origin,
+    /// Where the values of promises come from, by token.
+    pub(crate) promise_origins: HashMap<u64, Origin>,
     /// Promises by token, with their values.
     pub(crate) promises: HashMap<u64, Option<Body>>,
     /// Futures that wait for promises, by token.
@@ -88,6 +94,14 @@ impl State {
     /// True when nothing that the code does counts any more.
     pub(crate) fn is_over(&self) -> bool {
         self.fault.is_some() || self.closing.is_some()
+    }
+
+    /// The message that was received last, for the reason of a fault: `message 5 (record 12)`. [`Unreadable`] reads it.
+    ///
+    /// [`Unreadable`]: crate::Unreadable
+    pub(crate) fn unreadable(&mut self, origin: Origin) -> Unreadable {
+        let Origin { record, item } = origin;
+        Unreadable { item, record: Some(record), was_received: self.journal.is_replaying() }
     }
 
     pub(crate) fn set_fault(&mut self, fault: Stuck) {
@@ -157,8 +171,8 @@ impl State {
                 if let Some(queue) = self.signals.get_mut(&op.name) {
                     if op.is_open() {
                         queue.waiting.retain(|waiting| *waiting != id);
-                    } else {
-                        queue.handed.remove(&id);
+                    } else if let Some((_, origin)) = queue.handed.remove(&id) {
+                        self.received = origin;
                     }
                 }
             }
@@ -180,7 +194,8 @@ impl State {
             }
             OpState::Done(Ok(body)) if op.kind == OpKind::Recv => {
                 // The message was handed to it and not received: it goes to the next receiver, or back to the front.
-                let message = Message { body, id: handed.unwrap_or_default() };
+                let (id, origin) = handed.unwrap_or_default();
+                let message = Message { body, id, origin };
                 self.hand_over(&op.name, message, true)
             }
             OpState::Done(_) => None,
@@ -203,7 +218,7 @@ impl State {
     pub(super) fn hand_over(&mut self, name: &Name, message: Message, to_front: bool) -> Option<Waker> {
         let queue = self.signals.entry(name.clone()).or_default();
         if let Some(id) = queue.waiting.pop_front() {
-            queue.handed.insert(id, message.id);
+            queue.handed.insert(id, (message.id, message.origin));
             return self.finish(id, Ok(message.body));
         }
         match to_front {
@@ -272,9 +287,10 @@ impl State {
     pub(super) fn handed(&self) -> Vec<(Name, Message)> {
         let mut handed: Vec<(u64, Name, Message)> = Vec::new();
         for (name, queue) in &self.signals {
-            for (id, message_id) in &queue.handed {
+            for (id, (message_id, origin)) in &queue.handed {
                 if let Some(Op { state: OpState::Done(Ok(body)), order, .. }) = self.ops.get(*id) {
-                    handed.push((*order, name.clone(), Message { body: body.clone(), id: message_id.clone() }));
+                    let message = Message { body: body.clone(), id: message_id.clone(), origin: *origin };
+                    handed.push((*order, name.clone(), message));
                 }
             }
         }

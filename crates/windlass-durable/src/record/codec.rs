@@ -13,7 +13,7 @@
 //! | `s`, `n`, `u`, `i` | scope, name, user key and count of the key; `i` of `retried`: the number of the next attempt |
 //! | `h` | hash of the input |
 //! | `p` | place in the source |
-//! | `of` | number of the command that an event concerns |
+//! | `of` | number of the command that an event concerns, or of the record of a discarded message |
 //! | `id` | job id, run id, or id of a message |
 //! | `at` | when a timer fires or the next attempt starts, in ms since 1970 |
 //! | `sb`, `cb` | until when a call has to start and to close, in ms since 1970 |
@@ -24,8 +24,8 @@
 //! | `d` | opaque body; absent: `null` |
 
 use super::{
-    Body, Command, Deadlines, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy, Record, Request,
-    SourceLine,
+    Body, Command, Deadlines, DiscardedMessage, End, Entry, Event, Key, Name, OpKind, Outcome, ParentClosePolicy,
+    Record, Request, SourceLine,
 };
 use crate::error::{CallError, ErrorClass};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,7 @@ fn opaque_body(entry: &Entry) -> Option<Cow<'_, RawValue>> {
             }
             End::Continued { .. } => None,
         },
+        Entry::Discarded { message, .. } => Some(Cow::Borrowed(message.body.raw())),
         Entry::Command(_) | Entry::Cancel(_) | Entry::Patch(_) => None,
     }
 }
@@ -206,6 +207,10 @@ fn fill<'a>(wire: &mut Wire<'a>, entry: &'a Entry) {
         Entry::Patch(key) => {
             wire.r = "patch".into();
             fill_key(wire, key);
+        }
+        Entry::Discarded { at, message } => {
+            (wire.r, wire.t, wire.of) = ("discarded".into(), Some(at.as_ms()), message.of);
+            (wire.n, wire.id) = (Cow::Borrowed(message.name.as_ref()), Cow::Borrowed(message.id.as_str()));
         }
         Entry::End { at, end } => {
             wire.t = Some(at.as_ms());
@@ -293,6 +298,10 @@ fn read(wire: &Wire<'_>) -> Result<Entry, String> {
         }
         "cancel" => Entry::Cancel(wire.l.to_vec()),
         "patch" => Entry::Patch(read_key(wire, OpKind::Patch)),
+        "discarded" => {
+            let (of, name, id, body) = (wire.of, owned(&wire.n), wire.id.as_ref().to_owned(), body(wire));
+            Entry::Discarded { at: time(wire)?, message: DiscardedMessage { of, name, id, body } }
+        }
         "ok" => end(End::Ok(body(wire)))?,
         "failed" => end(End::Failed(message(wire)?))?,
         "cancelled" => end(End::Cancelled(message(wire)?))?,

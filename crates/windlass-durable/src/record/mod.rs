@@ -179,6 +179,16 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The number of the command that the event ends, if it ends one.
+    pub const fn ends(&self) -> Option<u64> {
+        match self {
+            Self::Done { of, .. } | Self::Fired { of } | Self::Expired { of, .. } => Some(*of),
+            _ => None,
+        }
+    }
+}
+
 /// A request that the code made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
@@ -286,6 +296,19 @@ impl End {
     }
 }
 
+/// A message that an operator dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiscardedMessage {
+    /// The number of its record, if the history had it. Otherwise it stood in the inbox, and `body` has it.
+    pub of: Option<u64>,
+    /// The name of the signal; empty if it is none.
+    pub name: Name,
+    /// The id that its sender gave it; empty for none.
+    pub id: String,
+    /// The message as it was sent; `null` if the history has it, and if it is too large for a record.
+    pub body: Body,
+}
+
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -303,6 +326,13 @@ pub enum Entry {
     Cancel(Vec<u64>),
     /// The code took the new branch of `patched`.
     Patch(Key),
+    /// An operator dropped a message that the code cannot read. The code never gets it, in no replay.
+    Discarded {
+        /// When it was dropped.
+        at: Timestamp,
+        /// The message.
+        message: DiscardedMessage,
+    },
     /// The end of the run or of the segment. After [`End::Continued`] and [`End::Retried`] the next segment follows in the same history.
     End {
         /// When it was decided.
@@ -355,8 +385,17 @@ impl Record {
                 many => format!("the cancellation of {} commands", many.len()),
             },
             Entry::Patch(key) => key.to_string(),
+            Entry::Discarded { message, .. } => describe_discarded(message),
             Entry::End { end, .. } => format!("the end: {}", end.name()),
         }
+    }
+}
+
+fn describe_discarded(message: &DiscardedMessage) -> String {
+    let name = if message.name.is_empty() { "a message".to_owned() } else { format!("the signal `{}`", message.name) };
+    match message.of {
+        Some(number) => format!("the discard of {name}, record {number}"),
+        None => format!("the discard of {name}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::CallError;
 use crate::exec::{
-    CancelTarget, CodePlace, Ctx, NewOp, Op, OpId, OpState, Replayed, Shared, Start, State, current, lock,
+    CancelTarget, CodePlace, Ctx, NewOp, Op, OpId, OpState, Origin, Replayed, Shared, Start, State, current, lock,
 };
 use crate::record::{Command, Deadlines, Key, Name, OpKind, Outcome, ParentClosePolicy, Request, SourceLine};
 use crate::stuck::Stuck;
@@ -168,6 +168,17 @@ impl Leaf {
         let wanted = std::any::type_name::<T>();
         let reason = format!("the value for `wf.{kind}` at {place} does not decode as `{wanted}`: {error}");
         lock(&self.shared.state).set_fault(Stuck::Decode(reason));
+    }
+
+    /// A message does not decode as `T`. The reason begins with where the message comes from, so that an operator can drop it.
+    pub(super) fn unreadable_message<T>(&self, origin: Origin, error: &serde_json::Error) {
+        let (kind, place) = (self.kind.name(), SourceLine::from(self.place));
+        let wanted = std::any::type_name::<T>();
+        let mut state = lock(&self.shared.state);
+        let message = state.unreadable(origin);
+        let reason =
+            format!("{message} does not decode: the value for `wf.{kind}` at {place} is no `{wanted}`: {error}");
+        state.set_fault(Stuck::Decode(reason));
     }
 }
 

@@ -115,11 +115,12 @@ impl<T: DeserializeOwned> Future for Promise<T> {
             }
         }
         let body = state.promises.get(&this.token).cloned().flatten();
+        let origin = state.promise_origins.get(&this.token).copied().unwrap_or_default();
         drop(state);
         match body.map(|body| body.read()) {
             Some(Ok(value)) => Poll::Ready(Ok(value)),
             Some(Err(error)) => {
-                this.leaf.wrong_type::<T>(&error);
+                this.leaf.unreadable_message::<T>(origin, &error);
                 Poll::Pending
             }
             None => Poll::Pending,

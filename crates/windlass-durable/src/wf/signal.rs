@@ -71,7 +71,8 @@ fn read<T: Signal>(leaf: &Leaf, body: &Body) -> Option<T> {
     match body.read() {
         Ok(message) => Some(message),
         Err(error) => {
-            leaf.wrong_type::<T>(&error);
+            let origin = lock(&leaf.shared.state).received;
+            leaf.unreadable_message::<T>(origin, &error);
             None
         }
     }

@@ -33,3 +33,17 @@ fn an_unknown_class_of_error_is_a_failure() {
     let Entry::Event { event: Event::Done { outcome: Err(error), .. }, .. } = record.entry else { panic!() };
     assert_eq!((error.class.name(), error.message.as_str(), error.attempts), ("failed", "m", 0));
 }
+
+#[test]
+fn a_discarded_message_keeps_its_form() {
+    for text in [
+        r#"{"r":"discarded","t":5,"n":"approve","of":3}"#,
+        r#"{"r":"discarded","t":5,"n":"approve","id":"m1","d":{"say":"signal","body":1.0}}"#,
+        r#"{"r":"discarded","t":5,"d":"no JSON"}"#,
+        r#"{"r":"discarded","t":5}"#,
+    ] {
+        let record = Record::decode(text.as_bytes()).unwrap();
+        assert!(matches!(record.entry, Entry::Discarded { .. }) && !record.is_event(), "{record:?}");
+        assert_eq!(String::from_utf8(record.encode()).unwrap(), text);
+    }
+}

@@ -89,7 +89,7 @@ fn damaged(run: RunId, number: u64, reason: &str) -> OperateError {
         .hint("update windlass if a newer version wrote it")
 }
 
-fn shown(numbered: &NumberedRecord, stored: &[u8]) -> Result<HistoryRecord, OperateError> {
+pub(super) fn shown(numbered: &NumberedRecord, stored: &[u8]) -> Result<HistoryRecord, OperateError> {
     let NumberedRecord { number, record } = numbered;
     let stored: Box<RawValue> =
         serde_json::from_slice(stored).map_err(|error| OperateError::failed(format!("record {number}: {error}")))?;
@@ -128,7 +128,7 @@ fn body(stored: &RawValue) -> Option<Box<RawValue>> {
 
 fn time(entry: &Entry) -> Option<Timestamp> {
     match entry {
-        Entry::Event { at, .. } | Entry::End { at, .. } => Some(*at),
+        Entry::Event { at, .. } | Entry::End { at, .. } | Entry::Discarded { at, .. } => Some(*at),
         _ => None,
     }
 }
@@ -143,6 +143,7 @@ fn text(record: &Record) -> String {
             _ => String::new(),
         },
         Entry::Event { event, .. } => event_detail(event),
+        Entry::Discarded { message, .. } if !message.body.is_null() => format!(" with {}", short(&message.body)),
         Entry::End { end: End::Continued { kind, .. }, .. } => format!(" as {kind}"),
         Entry::End { end: End::Ok(value), .. } => format!(" with {}", short(value)),
         Entry::End { end: End::Failed(error) | End::Cancelled(error) | End::TimedOut(error), .. } => {

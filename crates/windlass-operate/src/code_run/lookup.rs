@@ -13,6 +13,8 @@ use windlass::core::time::Timestamp;
 const JOBS_PER_CALL: usize = 500;
 /// Waiting jobs that are explained.
 const EXPLAINED_MAX: usize = 20;
+/// Jobs that are looked up: those of open calls first, and then those of the last calls.
+const JOBS_MAX: usize = 2_000;
 
 /// Adds the jobs of calls.
 pub(super) async fn add_jobs(
@@ -20,7 +22,13 @@ pub(super) async fn add_jobs(
     operations: &mut [Operation],
     now: Timestamp,
 ) -> Result<(), OperateError> {
-    let ids: Vec<JobId> = operations.iter().filter_map(|operation| operation.job_id).collect();
+    let calls = |is_open: bool| {
+        let is_wanted = move |row: &&Operation| (row.state == OperationState::Open) == is_open;
+        operations.iter().filter(is_wanted).filter_map(|row| row.job_id)
+    };
+    let mut ids: Vec<JobId> = calls(true).take(JOBS_MAX).collect();
+    let ended: Vec<JobId> = calls(false).collect();
+    ids.extend(ended.into_iter().rev().take(JOBS_MAX - ids.len()));
     let mut jobs = HashMap::with_capacity(ids.len());
     for some in ids.chunks(JOBS_PER_CALL) {
         let read = store.get(some.to_vec()).await?.into_iter().flatten();
@@ -48,6 +56,8 @@ fn call_job(job: &Job) -> CallJob {
         attempt: job.attempt,
         attempts_max: job.spec.attempts,
         reason: None,
+        last_error: job.failures.last().map(|failure| failure.message.clone()),
+        next_attempt_at: job.due_at.filter(|_| job.state == State::Scheduled),
         claimed_at: job.claimed_at,
         finished_at: job.finished_at,
     }

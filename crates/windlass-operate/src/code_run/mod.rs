@@ -1,14 +1,18 @@
 //! Code runs as people and programs see them: state, operations, history, and the tree of their children.
 
+mod groups;
 mod history;
 mod lookup;
 mod note;
 mod operation;
+mod replay;
 mod tree;
 
+pub use groups::OperationGroup;
 pub use history::{HistoryPage, HistoryRecord, NumberedRecord, read_history};
 pub(crate) use note::explain_code_run;
 pub use operation::{CallJob, ChildRun, Operation, OperationError, OperationKind, OperationState, group};
+pub use replay::{RunAt, Step, read_run_at, read_steps};
 pub use tree::{CHILDREN_MAX, DEPTH_MAX, RunTree, read_tree};
 
 use crate::error::OperateError;
@@ -16,7 +20,7 @@ use crate::job_view::payload_json;
 use history::{numbered, read_part};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use windlass::core::id::RunId;
 use windlass::core::store::{Run, RunRead, RunView, Store};
 use windlass::core::time::Timestamp;
@@ -44,18 +48,46 @@ pub struct CodeRunView {
     pub result: Option<Box<RawValue>>,
     /// The values that the run publishes.
     pub published: BTreeMap<String, Option<Box<RawValue>>>,
+    /// The operations of the present segment by kind and name: how many there are in which state.
+    pub groups: Vec<OperationGroup>,
     /// The operations of the present segment, in the order of their first records.
     pub operations: Vec<Operation>,
+    /// Operations that were left out by [`shorten`](Self::shorten).
+    pub operations_omitted: u64,
     /// Records of the present segment that are not among the operations because there are too many.
     pub records_omitted: u64,
 }
 
 impl CodeRunView {
+    /// Leaves out operations if there are more than `max`: those that are open or failed stay first, at most half of `max`, and the
+    /// last ones.
+    pub fn shorten(&mut self, max: usize) {
+        self.operations_omitted += shorten(&mut self.operations, max);
+    }
+
     /// Operations that have not ended, and those that failed.
     pub fn remarkable(&self) -> impl Iterator<Item = &Operation> {
-        let is_remarkable = |row: &&Operation| matches!(row.state, OperationState::Open | OperationState::Failed);
-        self.operations.iter().filter(is_remarkable)
+        self.operations.iter().filter(|row| is_remarkable(row))
     }
+}
+
+/// True for an operation that has not ended, and for one that failed.
+pub fn is_remarkable(operation: &Operation) -> bool {
+    matches!(operation.state, OperationState::Open | OperationState::Failed)
+}
+
+/// Leaves out operations if there are more than `max`, and returns how many.
+fn shorten(operations: &mut Vec<Operation>, max: usize) -> u64 {
+    if operations.len() <= max {
+        return 0;
+    }
+    let remarkable = operations.iter().filter(|row| is_remarkable(row));
+    let mut kept: BTreeSet<u64> = remarkable.take(max / 2).map(|row| row.number).collect();
+    let room = max - kept.len();
+    kept.extend(operations.iter().rev().take(room).map(|row| row.number));
+    let before = operations.len();
+    operations.retain(|row| kept.contains(&row.number));
+    (before - operations.len()) as u64
 }
 
 /// True when a run executes a workflow in code. The kind of such a run is `name@version`.
@@ -125,7 +157,9 @@ fn assemble(view: RunView, operations: Vec<Operation>, records_omitted: u64) -> 
         deadline: timeout_ms.map(|timeout| run.created_at.plus_ms(timeout)),
         result: result.as_ref().and_then(payload_json),
         published: published.into_iter().map(|(name, value)| (name, payload_json(&value))).collect(),
+        groups: groups::groups_of(&operations),
         operations,
+        operations_omitted: 0,
         records_omitted,
         run,
     })

@@ -61,7 +61,7 @@ impl Operation {
             }
             (OperationKind::Call, OperationState::Open) => self.job.as_ref().map_or_else(
                 || "the store does not have its job any more".to_owned(),
-                |job| job.reason.clone().unwrap_or_else(|| active(job)),
+                |job| waiting(job).unwrap_or_else(|| active(job)),
             ),
             (OperationKind::Child, OperationState::Open) => match &self.child {
                 Some(child) => child.stuck.clone().unwrap_or_else(|| child.summary.clone()),
@@ -76,9 +76,26 @@ fn attempts(job: &CallJob) -> String {
     format!(" (attempt {} of {})", job.attempt, job.attempts_max)
 }
 
+/// Why a job waits, and what went wrong before; `None` if it does not wait.
+fn waiting(job: &CallJob) -> Option<String> {
+    let reason = job.reason.clone()?;
+    Some(match &job.last_error {
+        Some(error) => format!("attempt {} of {} failed: {error}; {reason}", job.attempt, job.attempts_max),
+        None => reason,
+    })
+}
+
 fn active(job: &CallJob) -> String {
     match job.state {
-        State::Active => format!("a worker works on it, attempt {} of {}", job.attempt, job.attempts_max),
+        State::Active => {
+            let error = job.last_error.as_ref().map(|error| format!("; the one before failed: {error}"));
+            format!(
+                "a worker works on it, attempt {} of {}{}",
+                job.attempt,
+                job.attempts_max,
+                error.unwrap_or_default()
+            )
+        }
         state if state.is_terminal() => "its job has ended; the run has not read that yet".to_owned(),
         _ => String::new(),
     }

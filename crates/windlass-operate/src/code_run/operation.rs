@@ -9,7 +9,7 @@ use windlass::core::job::State;
 use windlass::core::store::RunState;
 use windlass::core::time::Timestamp;
 use windlass::durable::CallError;
-use windlass::durable::record::{Body, Command, Entry, Event, Key, Outcome, Request, SourceLine};
+use windlass::durable::record::{Body, Command, DiscardedMessage, Entry, Event, Key, Outcome, Request, SourceLine};
 
 /// What an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -64,6 +64,8 @@ pub enum OperationState {
     Failed,
     /// Cancelled by the code or with the run.
     Cancelled,
+    /// Dropped by an operator: the code never gets it.
+    Discarded,
 }
 
 impl OperationState {
@@ -74,6 +76,7 @@ impl OperationState {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::Discarded => "discarded",
         }
     }
 }
@@ -94,12 +97,16 @@ pub struct CallJob {
     pub queue: String,
     /// The state of the job.
     pub state: State,
-    /// Attempts so far.
+    /// Attempts so far, with the one that a worker works at.
     pub attempt: u32,
     /// Attempts at most.
     pub attempts_max: u32,
     /// Why it waits, as a sentence; `None` when it does not wait, and beyond the first 20 that wait.
     pub reason: Option<String>,
+    /// The error of the last attempt that failed.
+    pub last_error: Option<String>,
+    /// When the next attempt may begin, of a job that waits for that time.
+    pub next_attempt_at: Option<Timestamp>,
     /// When it was last claimed.
     pub claimed_at: Option<Timestamp>,
     /// When it ended.
@@ -256,6 +263,7 @@ pub fn group(records: &[NumberedRecord]) -> Vec<Operation> {
                     }
                 }
             }
+            Entry::Discarded { at, message } => discard(&mut operations, *number, *at, message),
             Entry::Patch(key) => {
                 let patch =
                     Operation { ended_at: now, ..Operation::new(*number, OperationKind::Patch, OperationState::Done) };
@@ -265,6 +273,17 @@ pub fn group(records: &[NumberedRecord]) -> Vec<Operation> {
         }
     }
     operations.into_values().collect()
+}
+
+/// A message that an operator dropped: from the history, or from the inbox.
+fn discard(operations: &mut BTreeMap<u64, Operation>, number: u64, at: Timestamp, message: &DiscardedMessage) {
+    if let Some(known) = message.of.and_then(|of| operations.get_mut(&of)) {
+        known.state = OperationState::Discarded;
+        return;
+    }
+    let signal = Operation::new(number, OperationKind::Signal, OperationState::Discarded);
+    let (name, id, value) = (message.name.to_string(), message.id.clone(), raw(&message.body));
+    operations.insert(number, Operation { name, id, value, ended_at: Some(at), ..signal });
 }
 
 fn apply(operations: &mut BTreeMap<u64, Operation>, number: u64, at: Timestamp, event: &Event) {
@@ -333,6 +352,8 @@ mod tests {
             r#"{"r":"cancel","l":[2]}"#,
             r#"{"r":"signal","t":4000,"n":"approve","id":"m1","d":{"by":"ada"}}"#,
             r#"{"r":"stepped","t":5000,"n":"slip","p":"order.rs:9","c":"failed","d":{"message":"no paper","attempts":2}}"#,
+            r#"{"r":"discarded","t":6000,"n":"approve","of":5}"#,
+            r#"{"r":"discarded","t":7000,"d":"dance"}"#,
         ]));
         let kinds: Vec<_> = rows.iter().map(|row| (row.number, row.kind, row.state)).collect();
         assert_eq!(
@@ -340,8 +361,9 @@ mod tests {
             [
                 (1, OperationKind::Call, OperationState::Done),
                 (2, OperationKind::Timer, OperationState::Cancelled),
-                (5, OperationKind::Signal, OperationState::Done),
+                (5, OperationKind::Signal, OperationState::Discarded),
                 (6, OperationKind::Step, OperationState::Failed),
+                (8, OperationKind::Signal, OperationState::Discarded),
             ]
         );
         let call = &rows[0];

@@ -141,7 +141,11 @@ impl<W> RunHandle<W> {
         Ok(self.view(RunRead::brief(self.id)).await?.run)
     }
 
-    async fn view(&self, read: RunRead) -> Result<RunView> {
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) async fn view(&self, read: RunRead) -> Result<RunView> {
         let view = self.client.store().read_runs(vec![read]).await?.pop().flatten();
         view.ok_or_else(|| Error::run_not_found(self.id))
     }

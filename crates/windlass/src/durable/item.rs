@@ -8,7 +8,7 @@ use windlass_core::payload::{JSON, Payload};
 use windlass_core::store::{InboxItem, JobEnd, RunEnd, RunItem, RunState};
 use windlass_core::time::Timestamp;
 use windlass_durable::record::{Body, Outcome};
-use windlass_durable::{CallError, ErrorClass, Item, ItemBody, Stuck};
+use windlass_durable::{CallError, ErrorClass, Item, ItemBody, Stuck, Unreadable};
 
 /// An item for the executor; `None` for one that tells the code nothing. A message that is not understood makes the run stuck: a
 /// newer version may understand it.
@@ -25,7 +25,9 @@ pub(super) fn item_of(item: InboxItem) -> Result<Option<Item>, Stuck> {
         RunItem::Message { at, id, body } => match message(id, &body) {
             Ok(Some(body)) => (at, body),
             Ok(None) => return Ok(None),
-            Err(error) => return Err(Stuck::Decode(format!("message {number} is not understood: {error}"))),
+            Err(error) => {
+                return Err(Stuck::Decode(format!("{} is not understood: {error}", Unreadable::item(number))));
+            }
         },
     };
     Ok(Some(Item { number: Some(number), at, body }))

@@ -14,13 +14,16 @@
 mod client;
 mod commit;
 mod decision;
+mod discard;
 mod host;
 mod item;
 mod kind;
 mod length;
 mod lost;
 mod message;
+mod replay;
 mod resume;
+mod schedule;
 mod start;
 mod step;
 mod threads;
@@ -29,12 +32,18 @@ mod unwinding;
 
 pub(crate) use client::wait_for_end;
 pub use client::{RunFailure, RunHandle};
+pub use discard::{Discard, StoredMessage};
+pub use replay::{Replay, ReplayError, Replayed};
+pub use schedule::{
+    LABEL_SCHEDULE, LABEL_TICK, ScheduleWorkflow, ScheduledStart, StartWorkflow, WorkflowStarted, start_workflow,
+};
 pub use start::{ReusePolicy, Start};
 pub use untyped::{UntypedSignal, UntypedStart, kind_named, timeout_ms_of};
 pub use windlass_durable::{
-    BoxError, Call, CallError, CancelHandle, Cancelled, Child, Error, ErrorClass, JoinSet, ParentClosePolicy, Promise,
-    PromiseToken, Recv, RunRetry, Running, Saga, Scoped, Signal, Signals, Sleep, Span, Step, Stuck, Wf, Workflow, join,
-    join_all, join_all_keyed, kind_of, record, select, typed, typed_of, untyped, workflow,
+    BoxError, Call, CallError, CancelHandle, Cancelled, Child, Error, ErrorClass, JoinSet, ParentClosePolicy,
+    PendingOp, Promise, PromiseToken, Recv, RunRetry, Running, Saga, Scoped, Side, Signal, Signals, Sleep, Span, Step,
+    Stuck, Unreadable, Wf, Workflow, join, join_all, join_all_keyed, kind_of, record, select, typed, typed_of, untyped,
+    workflow,
 };
 
 pub(crate) use host::Executor;

@@ -11,6 +11,7 @@ mod client;
 mod code;
 mod commit_queue;
 mod engine;
+mod export;
 mod flow;
 mod graph;
 mod kind;
@@ -23,6 +24,7 @@ mod status;
 
 pub use client::{NewGraphRun, Rerun, Runs};
 pub use engine::Engine;
+pub use export::{EXPORT_FORMAT, EXPORT_VERSION, RunExport, StoredEntry};
 pub use flow::{Flow, OnFailure};
 pub use graph::{COMMAND_KIND, GraphState, NodeTimes};
 pub use kind::{Arrived, RunKind, Takes, Turn, TurnCommit};

@@ -8,6 +8,7 @@ mod blocked;
 mod call_timeouts;
 mod cleanup;
 mod deploys;
+mod discard;
 mod edges;
 mod failover;
 mod guards;
@@ -15,7 +16,9 @@ mod kills;
 mod large_values;
 mod length;
 mod recursion;
+mod replay;
 mod resume;
+mod schedules;
 mod starts;
 mod stores;
 #[path = "../support/mod.rs"]

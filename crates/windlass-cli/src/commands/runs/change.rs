@@ -15,7 +15,7 @@ use windlass::core::graph::Graph;
 use windlass::graph::yaml::{Input, InputKind, Workflow};
 use windlass::runs::{Rerun as What, RunStatus, Runs};
 use windlass_operate::names::RunName;
-use windlass_operate::run_change::{RunCancelled, cancel_run};
+use windlass_operate::run_change::{RunCancelled, cancel_run, check_is_graph};
 use windlass_operate::run_view::read_run;
 use windlass_operate::text::count;
 use windlass_operate::values::pair;
@@ -73,7 +73,7 @@ Examples:
   windlass runs rerun latest --failed
   windlass runs rerun r0-01k9z3v8q2f7t8x6m5n4p3r2s1 --from test --from lint --follow";
 
-/// Run an ended run once more: what failed, from a node on, or all of it.
+/// Run an ended run of a graph once more: what failed, from a node on, or all of it.
 #[derive(Debug, Args)]
 #[command(after_help = RERUN_AFTER)]
 #[group(skip)]
@@ -106,6 +106,7 @@ impl Rerun {
         };
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
+        check_is_graph(store.as_ref(), run).await?;
         let runs = Runs::new(Arc::clone(&store));
         // What happened before is not told again.
         let before = if self.follow { Some(read_run(&runs, run).await?) } else { None };
@@ -128,7 +129,7 @@ const FORK_AFTER: &str = "\
 Examples:
   windlass runs fork latest --input version=1.3 --follow";
 
-/// Start a new run of what another one ran, with other inputs.
+/// Start a new run of the graph of another one, with other inputs.
 #[derive(Debug, Args)]
 #[command(after_help = FORK_AFTER)]
 pub(crate) struct Fork {
@@ -146,6 +147,7 @@ impl Fork {
     pub(crate) async fn run(self, app: &App) -> Result<ExitCode, Failure> {
         let store = app.existing()?;
         let run = self.id.find(store.as_ref()).await?;
+        check_is_graph(store.as_ref(), run).await?;
         let runs = Runs::new(Arc::clone(&store));
         let old = runs.status(run).await?.ok_or_else(|| Failure::not_found(format!("there is no run {run}")))?;
         let inputs = resolve(&old, self.inputs)?;

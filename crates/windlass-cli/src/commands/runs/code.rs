@@ -8,18 +8,24 @@ use std::collections::BTreeSet;
 use windlass::core::id::RunId;
 use windlass::core::store::Store;
 use windlass::core::time::Timestamp;
-use windlass_operate::code_run::{CodeRunView, Operation, read_code_run, short_json};
+use windlass::durable::Unreadable;
+use windlass_operate::code_run::{CodeRunView, Operation, is_remarkable, read_code_run, short_json};
 use windlass_operate::run_view::resume_hint;
 use windlass_operate::text::{count, printable, relative_time, rough_duration};
 
 /// Operations that are shown unless all are wanted: those that are open or failed, and the last ones.
 const SHOWN_MAX: usize = 50;
+/// The same for programs.
+const SHOWN_MAX_JSON: usize = 1_000;
 const LAST_SHOWN: usize = 20;
 
 /// Prints a code run; with `all`, every operation of it.
 pub(super) async fn show(app: &App, store: &dyn Store, run: RunId, all: bool) -> Result<(), Failure> {
-    let view = read_code_run(store, run).await?;
+    let mut view = read_code_run(store, run).await?;
     if app.ui.json {
+        if !all {
+            view.shorten(SHOWN_MAX_JSON);
+        }
         return app.ui.json(&view);
     }
     let now = store.now().await?;
@@ -28,7 +34,7 @@ pub(super) async fn show(app: &App, store: &dyn Store, run: RunId, all: bool) ->
         return Ok(());
     }
     app.ui.line("")?;
-    let (table, omitted) = operations(&view, now, all);
+    let (table, omitted) = operation_table(&view.operations, now, all);
     app.ui.table(&table)?;
     if omitted > 0 {
         app.ui.line(format_args!("{} more; --all shows them", count(omitted as u64, "operation")))?;
@@ -80,6 +86,9 @@ fn sheet(app: &App, view: &CodeRunView, now: Timestamp) -> Result<(), Failure> {
     if let Some(hint) = resume_hint(run) {
         field("hint", format!("{hint}; windlass runs terminate {} ends it", run.id))?;
     }
+    if run.stuck.as_deref().and_then(Unreadable::of_reason).is_some_and(|message| is_open && !message.was_received) {
+        field("", format!("windlass runs discard {} drops the message that it cannot read", run.id))?;
+    }
     for (name, value) in &view.published {
         let value = value.as_ref().map_or("null", |value| value.get());
         field("published", format!("{} = {}", printable(name), short_json(value)))?;
@@ -87,19 +96,29 @@ fn sheet(app: &App, view: &CodeRunView, now: Timestamp) -> Result<(), Failure> {
     if let Some(error) = &run.error {
         field("error", printable(error))?;
     }
-    match &view.result {
-        Some(result) => field("result", printable(result.get())),
-        None => Ok(()),
+    if let Some(result) = &view.result {
+        field("result", printable(result.get()))?;
     }
+    // Of few operations the table says it all.
+    let is_many = view.operations.len() > SHOWN_MAX;
+    for group in view.groups.iter().filter(|_| is_many) {
+        field("", printable(&format!("{}: {}", group.title(), group.counts_text())))?;
+    }
+    Ok(())
 }
 
 /// The table of operations, and how many are left out.
-fn operations(view: &CodeRunView, now: Timestamp, all: bool) -> (Table, usize) {
-    let rows = &view.operations;
+pub(in crate::commands) fn operation_table(rows: &[Operation], now: Timestamp, all: bool) -> (Table, usize) {
     let mut shown: BTreeSet<u64> = rows.iter().map(|row| row.number).collect();
     if !all && rows.len() > SHOWN_MAX {
         let last = rows[rows.len() - LAST_SHOWN..].iter().map(|row| row.number);
-        shown = view.remarkable().take(SHOWN_MAX - LAST_SHOWN).map(|row| row.number).chain(last).collect();
+        shown = rows
+            .iter()
+            .filter(|row| is_remarkable(row))
+            .take(SHOWN_MAX - LAST_SHOWN)
+            .map(|row| row.number)
+            .chain(last)
+            .collect();
     }
     let mut table = Table::new(&["NR", "OPERATION", "STATE", "TOOK", "NOTE", "PLACE", "JOB OR RUN"]);
     let cells = |row: &Operation| {

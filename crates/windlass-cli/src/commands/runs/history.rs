@@ -6,19 +6,20 @@ use crate::failure::Failure;
 use crate::follow_code::print_record;
 use crate::ui::{DIM, STRONG, Ui};
 use clap::Args;
-use windlass_operate::code_run::{RunTree, read_history, read_tree};
+use windlass_operate::code_run::{RunTree, is_code, read_brief, read_history, read_tree};
+use windlass_operate::graph_history::{read_graph_history, read_node_names};
 use windlass_operate::names::RunName;
 use windlass_operate::text::printable;
 
 const HISTORY_AFTER: &str = "\
-Each record is a line: what the code asked for, and what became of it. With --json: {number, kind, at, text, place, build, \
+Each record is a line: what the code asked for, and what became of it; of a run of a graph, what became of its nodes. With --json: {number, kind, at, text, place, build, \
 body, stored}; `stored` is the record as the store has it.
 
 Examples:
   windlass runs history order-7
   windlass runs history latest --json | jq -c 'select(.kind == \"signal\") | .body'";
 
-/// Print the history of a run of a workflow in code, one record a line.
+/// Print the history of a run, one record a line.
 #[derive(Debug, Args)]
 #[command(after_help = HISTORY_AFTER)]
 pub(crate) struct History {
@@ -33,9 +34,15 @@ impl History {
     pub(crate) async fn run(self, app: &App) -> Result<(), Failure> {
         let store = app.existing()?;
         let run = self.run.find(store.as_ref()).await?;
+        let brief = read_brief(store.as_ref(), run).await?;
+        let is_graph = !is_code(&brief) && brief.damaged.is_none();
+        let nodes = if is_graph { read_node_names(&store, run).await? } else { Vec::new() };
         let mut from = self.from;
         loop {
-            let page = read_history(store.as_ref(), run, from).await?;
+            let page = match is_graph {
+                true => read_graph_history(store.as_ref(), run, &nodes, from).await?,
+                false => read_history(store.as_ref(), run, from).await?,
+            };
             page.records.iter().try_for_each(|record| print_record(app.ui, record))?;
             if !page.has_more() {
                 if page.run.history_len == 0 {

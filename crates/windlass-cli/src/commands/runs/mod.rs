@@ -1,7 +1,9 @@
 //! `windlass runs`: look at runs, and change them.
 
 mod change;
-mod code;
+pub(super) mod code;
+mod discard;
+mod export;
 mod history;
 mod list;
 mod message;
@@ -11,7 +13,7 @@ mod start;
 
 use clap::Subcommand;
 
-/// Start runs of workflows, look at them, follow, signal, cancel, resume and repeat them.
+/// Start runs of workflows, look at them, follow, signal, cancel, resume, export and repeat them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
     Start(Box<start::Start>),
@@ -22,12 +24,14 @@ pub(crate) enum Runs {
     Follow(show::Follow),
     Signal(message::Signal),
     Resolve(message::Resolve),
+    Discard(discard::Discard),
     Cancel(change::Cancel),
     Terminate(message::Terminate),
     Rerun(change::Rerun),
     Resume(resume::Resume),
     Fork(change::Fork),
+    Export(export::Export),
     Remove(change::Remove),
 }
 
-dispatch!(Runs: Start, List, Show, History, Tree, Follow, Signal, Resolve, Cancel, Terminate, Rerun, Resume, Fork, Remove);
+dispatch!(Runs: Start, List, Show, History, Tree, Follow, Signal, Resolve, Discard, Cancel, Terminate, Rerun, Resume, Fork, Export, Remove);

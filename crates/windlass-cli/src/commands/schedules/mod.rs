@@ -3,6 +3,8 @@
 mod add;
 mod apply;
 mod change;
+mod timing;
+mod workflow;
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -14,7 +16,7 @@ use windlass::core::name::ScheduleName;
 use windlass::core::schedule::Schedule;
 use windlass::core::time::Timestamp;
 use windlass_operate::names::find_schedule;
-use windlass_operate::schedule_view::{next_ticks, rule_text, schedule_view};
+use windlass_operate::schedule_view::{next_ticks, rule_text, schedule_view, scheduled_kind};
 use windlass_operate::text::{printable, relative_time};
 
 /// Look at schedules and change them.
@@ -23,6 +25,7 @@ pub(crate) enum Schedules {
     List(List),
     Show(Show),
     Add(Box<add::Add>),
+    Workflow(Box<workflow::Workflow>),
     Apply(apply::Apply),
     /// Pause a schedule: its ticks pass without a job and are not made up for.
     #[command(after_help = "Examples:\n  windlass schedules pause nightly")]
@@ -34,7 +37,7 @@ pub(crate) enum Schedules {
     Remove(change::Remove),
 }
 
-dispatch!(Schedules: List, Show, Add, Apply, Pause, Resume, Run, Remove);
+dispatch!(Schedules: List, Show, Add, Workflow, Apply, Pause, Resume, Run, Remove);
 
 /// List all schedules.
 #[derive(Debug, Args)]
@@ -66,7 +69,7 @@ fn row(schedule: &Schedule, now: Timestamp) -> Vec<Cell> {
         text(&schedule.name),
         text(rule_text(&schedule.rule)),
         text(&schedule.spec.queue),
-        text(&schedule.spec.kind),
+        text(scheduled_kind(&schedule.spec)),
         maybe(schedule.next_tick.map(|tick| relative_time(tick, now))),
         maybe(schedule.last_tick.map(|tick| relative_time(tick, now))),
         number(schedule.fired),
@@ -89,6 +92,23 @@ impl Show {
         let now = store.now().await?;
         print(app, &schedule, now)
     }
+}
+
+/// Arms a schedule, stores it and prints it.
+async fn put(app: &App, schedule: Schedule) -> Result<(), Failure> {
+    // Before the store is opened, which would make the file.
+    schedule.check()?;
+    let store = app.store()?;
+    let now = store.now().await?;
+    let stored = store.schedules().await?.into_iter().find(|stored| stored.name == schedule.name);
+    let schedule = schedule.arm(stored.as_ref(), now)?;
+    store.put_schedule(schedule.clone()).await?;
+    app.ui.note(format_args!("{} `{}`", if stored.is_some() { "changed" } else { "added" }, schedule.name));
+    print(app, &schedule, now)?;
+    if schedule.is_over() {
+        app.ui.note("note: it will never tick; check --start, --end and --limit");
+    }
+    Ok(())
 }
 
 fn print(app: &App, schedule: &Schedule, now: Timestamp) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use crate::id::Token;
 use crate::job::Held;
 use crate::store::{
     CLAIM_HISTORIES_BYTES_MAX, ClaimedRun, INBOX_ITEMS_MAX, InboxItem, RunClaim, RunItem, RunLease, RunRenewal,
-    RunRenewed, RunsClaimed,
+    RunRenewed, RunState, RunsClaimed,
 };
 use bytes::Bytes;
 
@@ -45,7 +45,8 @@ impl<T: Tables> Step<'_, T> {
         if let Some(id) = claim.run {
             let row = self.wanted_run(id)?;
             let free = row.held.as_ref().is_none_or(|held| held.expires_at <= self.now);
-            if free && row.is_claimable(self.now) && claim.kinds.contains(&row.kind) {
+            let is_wanted = row.is_claimable(self.now) || claim.even_stuck && row.state == RunState::Running;
+            if free && is_wanted && claim.kinds.contains(&row.kind) {
                 runs.push(self.hold_run(&row, claim, &mut bytes_left)?);
             }
             return Ok(RunsClaimed { runs, now: self.now, ..RunsClaimed::default() });
@@ -128,6 +129,12 @@ impl<T: Tables> Step<'_, T> {
         // Without holes, an item that is not there is a damaged one. The inbox of a damaged run may begin behind its end.
         let inbox_taken = if row.inbox_holes == 0 { inbox_to.saturating_sub(from) } else { count };
         Ok(ItemsRead { inbox, inbox_to, inbox_taken })
+    }
+
+    /// Items of an inbox from a number on, and the number behind the last one that was read or passed.
+    pub(super) fn inbox_from(&mut self, row: &RunRow, from: u64) -> Result<(Vec<InboxItem>, u64)> {
+        let from = from.clamp(row.inbox_first, row.inbox_next.max(row.inbox_first));
+        self.items_from(row, from).map(|read| (read.inbox, read.inbox_to))
     }
 
     fn hold_run(&mut self, before: &RunRow, claim: &RunClaim, bytes_left: &mut u64) -> Result<ClaimedRun> {

@@ -27,10 +27,13 @@ impl<T: Tables> Step<'_, T> {
 
     fn read_run(&mut self, read: &RunRead) -> Result<Option<RunView>> {
         check_batch(read.history_max as usize)?;
-        let run = match self.tables.run(read.run) {
+        let (run, (inbox, inbox_to)) = match self.tables.run(read.run) {
             Ok(None) => return Ok(None),
-            Ok(Some(row)) => view(row),
-            Err(Error::Corrupt { what }) => Run::unreadable(read.run, what)?,
+            Ok(Some(row)) => {
+                let inbox = read.inbox_from.map(|from| self.inbox_from(&row, from)).transpose()?;
+                (view(row), inbox.unwrap_or_default())
+            }
+            Err(Error::Corrupt { what }) => (Run::unreadable(read.run, what)?, Default::default()),
             Err(error) => return Err(error),
         };
         let definition = if read.definition { self.tables.run_definition(read.run)? } else { None };
@@ -39,7 +42,7 @@ impl<T: Tables> Step<'_, T> {
         let published =
             if read.published { Some(self.value(read.run, RunValue::Published)?.unwrap_or_default()) } else { None };
         let result = if read.result { self.value(read.run, RunValue::Result)? } else { None };
-        Ok(Some(RunView { run, definition, input, history, published, result }))
+        Ok(Some(RunView { run, definition, input, history, published, result, inbox, inbox_to }))
     }
 
     /// A part of a history: at most so many entries and bytes, one entry in any case. Read in slices, because entries may be large.

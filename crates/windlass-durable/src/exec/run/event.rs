@@ -16,7 +16,7 @@ use windlass_core::time::Timestamp;
 
 /// A message as an item.
 pub(super) fn item_of(at: Timestamp, name: &Name, message: Message) -> Item {
-    let Message { body, id } = message;
+    let Message { body, id, origin: _ } = message;
     Item { number: None, at, body: ItemBody::Signal { name: name.to_string(), body, id } }
 }
 
@@ -55,6 +55,11 @@ impl Run {
         let wakers = {
             let mut state = lock(&self.shared.state);
             state.now = state.now.max(at);
+            let is_message = matches!(event, Event::Signal { .. } | Event::Resolved { .. });
+            // The time of a message that was dropped has passed all the same.
+            if is_message && state.journal.is_discarded(state.arriving.record) {
+                return Ok(());
+            }
             state.apply(event)
         };
         let _here = PollGuard::enter(&self.shared, &self.root_scope, 0);
@@ -143,8 +148,12 @@ impl State {
                 self.finish(id, Err(error))
             }),
             Event::Stepped { key, outcome, .. } => self.steps.open.remove(&key).and_then(|id| self.finish(id, outcome)),
-            Event::Signal { name, body, id } => self.hand_over(&name, Message { body, id }, false),
+            Event::Signal { name, body, id } => {
+                let message = Message { body, id, origin: self.arriving };
+                self.hand_over(&name, message, false)
+            }
             Event::Resolved { token, body } => {
+                self.promise_origins.insert(token, self.arriving);
                 self.promises.insert(token, Some(body));
                 let op = self.promise_ops.get(&token).copied();
                 op.and_then(|id| self.finish(id, Ok(Body::null())))

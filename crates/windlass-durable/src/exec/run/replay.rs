@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::exec::lock;
+use crate::exec::signals::Origin;
 use crate::record::{End, Entry, Event, Record};
 use crate::stuck::Stuck;
 use windlass_core::time::Timestamp;
@@ -18,6 +19,7 @@ impl Run {
                     return Err(Stuck::Mismatch { number, history: Box::new(history), code: Box::new(code) });
                 }
             }
+            lock(&self.shared.state).arriving = Origin { record: number, item: None };
             self.apply(at, event)?;
             self.settle()?;
         }

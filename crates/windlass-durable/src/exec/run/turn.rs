@@ -39,6 +39,7 @@ impl Run {
                 break;
             }
             let records = lock(&self.shared.state).journal.out.len();
+            lock(&self.shared.state).arriving.item = item.number;
             let event = self.event_of(item.body);
             let is_recorded = match event {
                 Some(event) => self.record(item.at, event)?,
@@ -140,6 +141,7 @@ impl Run {
                 return Ok(false);
             }
             let at = state.now.max(at);
+            state.arriving.record = state.journal.len;
             state.journal.push(Entry::Event { at, event: event.clone() });
         }
         self.apply(at, event)?;

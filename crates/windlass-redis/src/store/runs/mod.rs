@@ -70,7 +70,9 @@ impl RedisStore {
         let mut call = self.caller.script(AT.read_runs);
         for read in reads {
             let wanted = [(read.definition, 'd'), (read.input, 'i'), (read.published, 'p'), (read.result, 'r')];
-            let parts: String = wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, letter)| letter).collect();
+            let mut parts: String =
+                wanted.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, letter)| letter).collect();
+            parts.extend(read.inbox_from.map(|from| format!("n{}", from.min(ENTRY_MAX))));
             call.arg_fmt(read.run).arg(parts).arg_fmt(read.history_from.min(ENTRY_MAX)).arg_fmt(read.history_max);
         }
         let mut items = self.caller.items(call).await?;
@@ -185,6 +187,7 @@ fn run_view(read: &RunRead, items: &mut Items) -> Result<Option<RunView>> {
     let (record, broken) = (items.maybe()?, items.text()? == "1");
     let (definition, input, mut entries) = (items.maybe()?, items.maybe()?, items.list()?);
     let (values, ended_with) = (items.maybe()?, items.maybe()?);
+    let (inbox_first, inbox_to, mut members) = (items.number()?, items.number()?, items.list()?);
     let Some(record) = record else { return Ok(None) };
     let history = entries.all(Items::bytes)?;
     Ok(Some(RunView {
@@ -194,6 +197,8 @@ fn run_view(read: &RunRead, items: &mut Items) -> Result<Option<RunView>> {
         history,
         published: read.published.then(|| published(values.as_ref())),
         result: ended_with.as_ref().and_then(read_result),
+        inbox: readable_items(&mut members, inbox_first)?,
+        inbox_to,
     }))
 }
 
@@ -203,6 +208,7 @@ fn weight(read: &RunRead) -> usize {
         + usize::from(read.input) * 8
         + usize::from(read.published) * 4
         + usize::from(read.result) * 8
+        + usize::from(read.inbox_from.is_some()) * 64
         + read.history_max as usize / 16
 }
 
@@ -229,6 +235,7 @@ impl RunStore for RedisStore {
             Some(run) => call.arg_fmt(run),
             None => call.arg("-"),
         };
+        call.arg(if request.even_stuck { "1" } else { "0" });
         call.arg_fmt(request.history_bytes_max);
         for kind in &request.kinds {
             call.arg(kind.as_str());
