@@ -240,3 +240,18 @@ fn a_workflow_without_local_steps_needs_no_runtime() {
 async fn a_workflow_without_local_steps_runs_in_any_runtime() {
     assert_eq!(mocked().run(order, 7).await.elapsed, 720 * HOUR);
 }
+
+/// Prints how much real time a month takes; nothing is asserted about it.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "measures real time, to be read by people")]
+async fn months_of_virtual_time_are_measured() {
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let begun = std::time::Instant::now();
+        let run = mocked().run(order, 7).await;
+        times.push(begun.elapsed());
+        assert_eq!(run.elapsed, 30 * 24 * HOUR);
+    }
+    times.sort();
+    println!("30 days: {:?} at best, {:?} in the middle", times[0], times[10]);
+}
