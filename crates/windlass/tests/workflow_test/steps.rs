@@ -4,7 +4,7 @@ use crate::{Charge, failure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use windlass::durable::{Error, Wf, select, workflow};
+use windlass::durable::{Error, Wf, join, select, workflow};
 use windlass::testing::WorkflowTest;
 
 static EXECUTED: AtomicU64 = AtomicU64::new(0);
@@ -100,4 +100,72 @@ async fn uses_tokio(wf: Wf, _: ()) -> Result<(), Error> {
 async fn workflow_code_has_no_runtime() {
     let text = failure(WorkflowTest::new().mock(|_: Charge| Ok(1)).run(uses_tokio, ())).await;
     assert!(text.contains("call `charge` #0: the workflow panicked: ") && text.contains("steps.rs:"), "{text}");
+}
+
+static RENDERED: AtomicU64 = AtomicU64::new(0);
+
+/// The step takes longer than the call.
+#[workflow]
+async fn race(wf: Wf, _: ()) -> Result<String, Error> {
+    let (first, second) = join!(wf.call(Charge { order: 1 }), wf.call(Charge { order: 2 }));
+    (first?, second?);
+    select! {
+        text = wf.run_ok("render", || async {
+            RENDERED.fetch_add(1, Ordering::Relaxed);
+            // sleeps because: it stands for a request.
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            "rendered".to_owned()
+        }) => Ok(text?),
+        time = wf.sleep("60s") => { time?; Ok("too late".to_owned()) },
+    }
+}
+
+#[tokio::test]
+async fn other_orders_do_not_execute_steps_again_and_steps_keep_their_time() {
+    let test = || WorkflowTest::new().mock(|job: Charge| Ok(job.order));
+    let run = test().run(race, ()).await;
+    assert_eq!((run.orders, run.output()), (20, "too late".to_owned()));
+    // A step that does not end has no result that could be used again.
+    assert_eq!(RENDERED.swap(0, Ordering::Relaxed), 21);
+    let run = test().run(ends_in_time, ()).await;
+    assert_eq!((run.orders, run.elapsed.as_secs()), (20, 90));
+    assert_eq!(run.output(), "rendered");
+    assert_eq!(RENDERED.load(Ordering::Relaxed), 1);
+}
+
+#[workflow]
+async fn ends_in_time(wf: Wf, _: ()) -> Result<String, Error> {
+    let (first, second) = join!(wf.call(Charge { order: 1 }), wf.call(Charge { order: 2 }));
+    (first?, second?);
+    select! {
+        time = wf.sleep("100s") => { time?; Ok("too late".to_owned()) },
+        text = wf.run_ok("render", || async {
+            RENDERED.fetch_add(1, Ordering::Relaxed);
+            // sleeps because: it stands for a request.
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            "rendered".to_owned()
+        }) => Ok(text?),
+    }
+}
+
+#[tokio::test]
+async fn mocked_steps_take_time() {
+    let test = || WorkflowTest::new().mock(|job: Charge| Ok(job.order)).mock_step("render", || Ok("mocked".to_owned()));
+    let run = test().takes("30s").poke().crash_everywhere().run(race, ()).await;
+    assert_eq!((run.elapsed.as_secs(), run.output()), (30, "mocked".to_owned()));
+    let run = test().takes("61s").crash_everywhere().run(race, ()).await;
+    assert_eq!((run.elapsed.as_secs(), run.output()), (60, "too late".to_owned()));
+}
+
+#[workflow]
+async fn two_steps(wf: Wf, _: ()) -> Result<u64, Error> {
+    let (first, second) = join!(wf.run_ok("first", async || 1_u64), wf.run_ok("second", async || 2_u64));
+    Ok(first? + second?)
+}
+
+#[tokio::test]
+async fn a_mocked_step_that_takes_time_beside_one_without_a_mock_fails_the_test() {
+    let text = failure(WorkflowTest::new().mock_step("first", || Ok(3)).takes("1s").run(two_steps, ())).await;
+    assert!(text.contains("run `first` #0 in ") && text.contains("mock all local steps"), "{text}");
+    assert_eq!(WorkflowTest::new().mock_step("first", || Ok(3)).run(two_steps, ()).await.output(), 5);
 }

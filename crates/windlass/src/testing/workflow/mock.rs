@@ -125,7 +125,7 @@ type Answer = Box<dyn FnMut(&[u8], &mut Outside) -> (Option<u64>, Result<Body, A
 /// The stand-in for the handler of a job or for the code of a child.
 pub(super) struct Mock {
     answer: Answer,
-    takes_ms: u64,
+    pub(super) takes_ms: u64,
 }
 
 impl Mock {
@@ -169,10 +169,6 @@ impl Mock {
         Self::new(move |_, _| (None, Err(AttemptError::last(error.clone()))))
     }
 
-    pub(super) fn set_takes(&mut self, ms: u64) {
-        self.takes_ms = ms;
-    }
-
     fn call(&mut self, input: &[u8]) -> Attempt {
         let mut outside = Outside::default();
         let (takes_ms, result) = (self.answer)(input, &mut outside);
@@ -199,7 +195,18 @@ pub(super) struct AttemptPath {
     pub(super) input: Bytes,
 }
 
-pub(super) type StepMock = Box<dyn FnMut() -> Outcome + Send>;
+/// The stand-in for a local step.
+pub(super) struct StepMock {
+    pub(super) answer: Box<dyn FnMut() -> Outcome + Send>,
+    pub(super) takes_ms: u64,
+}
+
+/// How a local step ended, and how long it took.
+#[derive(Clone, Debug)]
+pub(super) struct EndedStep {
+    pub(super) outcome: Outcome,
+    pub(super) took_ms: u64,
+}
 
 /// All mocks of a test, and what they returned, so that no mock is called twice for the same attempt of the same call.
 pub(super) struct Mocks {
@@ -207,7 +214,7 @@ pub(super) struct Mocks {
     pub(super) workflows: HashMap<String, Mock>,
     pub(super) steps: HashMap<String, StepMock>,
     returned: HashMap<AttemptPath, Attempt>,
-    ended_steps: HashMap<OpPath, Outcome>,
+    ended_steps: HashMap<OpPath, EndedStep>,
 }
 
 impl Mocks {
@@ -242,18 +249,19 @@ impl Mocks {
     }
 
     /// How a local step that has a mock ends; `None` without a mock.
-    pub(super) fn step(&mut self, name: &str, path: OpPath) -> Option<Outcome> {
-        let mock = self.steps.get_mut(name)?;
-        Some(self.ended_steps.entry(path).or_insert_with(mock).clone())
+    pub(super) fn step(&mut self, name: &str, path: OpPath) -> Option<EndedStep> {
+        let StepMock { answer, takes_ms } = self.steps.get_mut(name)?;
+        let call = || EndedStep { outcome: answer(), took_ms: *takes_ms };
+        Some(self.ended_steps.entry(path).or_insert_with(call).clone())
     }
 
     /// How a local step ended that was executed before.
-    pub(super) fn ended_step(&self, path: &OpPath) -> Option<Outcome> {
+    pub(super) fn ended_step(&self, path: &OpPath) -> Option<EndedStep> {
         self.ended_steps.get(path).cloned()
     }
 
-    pub(super) fn add_ended_step(&mut self, path: OpPath, outcome: Outcome) {
-        self.ended_steps.insert(path, outcome);
+    pub(super) fn add_ended_step(&mut self, path: OpPath, ended: EndedStep) {
+        self.ended_steps.insert(path, ended);
     }
 }
 

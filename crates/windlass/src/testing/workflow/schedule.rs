@@ -3,9 +3,9 @@
 //! Every entry says between which commits it was there, so that the schedule as of any commit can be rebuilt.
 
 use super::mock::mixed;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use windlass_core::id::{JobId, RunId};
-use windlass_durable::{CancelTarget, ItemBody};
+use windlass_durable::{CancelTarget, ItemBody, Key};
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ pub(super) struct Schedule {
     open: BTreeSet<(i64, u64, usize)>,
     /// What becomes of a job or a child next.
     next_of: HashMap<CancelTarget, usize>,
+    /// Local steps whose ends are planned.
+    steps: HashSet<(RunId, Key)>,
     /// Ranks are drawn from this seed; `None` for the order in which entries were added.
     order_seed: Option<u64>,
     /// True once two entries of the same time were open when one of them was due.
@@ -68,6 +70,7 @@ impl Schedule {
 
     /// Adds an entry in commit number `commit`.
     pub(super) fn add(&mut self, commit: u64, at: i64, action: Action) {
+        let index = self.entries.len();
         let target = match &action {
             Action::Attempt { job, .. } | Action::Item { body: ItemBody::JobEnded { job, .. }, .. } => {
                 Some(CancelTarget::Job(*job))
@@ -75,12 +78,29 @@ impl Schedule {
             Action::Item { body: ItemBody::ChildEnded { run, .. }, .. } => Some(CancelTarget::Child(*run)),
             Action::Start { .. } | Action::Item { .. } => None,
         };
-        let index = self.entries.len();
         self.entries.push(Entry { at, action, target, added: commit, removed: u64::MAX });
+        self.put_open(index);
+    }
+
+    fn put_open(&mut self, index: usize) {
         self.open.insert(self.place(index));
-        if let Some(target) = target {
+        if let Some(target) = self.entries[index].target {
             self.next_of.insert(target, index);
         }
+        self.steps.extend(self.step_of(index));
+    }
+
+    /// The local step whose end an entry is.
+    fn step_of(&self, index: usize) -> Option<(RunId, Key)> {
+        match &self.entries[index].action {
+            Action::Item { run, body: ItemBody::StepEnded { key, .. } } => Some((*run, key.clone())),
+            _ => None,
+        }
+    }
+
+    /// True when the end of this local step is planned.
+    pub(super) fn has_step(&self, run: RunId, key: &Key) -> bool {
+        self.steps.contains(&(run, key.clone()))
     }
 
     /// The next entry: its time and its index.
@@ -99,6 +119,9 @@ impl Schedule {
     /// Removes an entry in commit number `commit`.
     pub(super) fn remove(&mut self, commit: u64, index: usize) {
         if self.open.remove(&self.place(index)) {
+            if let Some(step) = self.step_of(index) {
+                self.steps.remove(&step);
+            }
             let entry = &mut self.entries[index];
             entry.removed = commit;
             if let Some(target) = entry.target.filter(|target| self.next_of.get(target) == Some(&index)) {
@@ -121,10 +144,7 @@ impl Schedule {
             let entry = &mut then.entries[index];
             if entry.removed > commits {
                 entry.removed = u64::MAX;
-                if let Some(target) = entry.target {
-                    then.next_of.insert(target, index);
-                }
-                then.open.insert(then.place(index));
+                then.put_open(index);
             }
         }
         then

@@ -91,6 +91,8 @@ pub(super) struct Simulation {
     pub(super) events: u64,
     /// Local steps that were executed, not mocked.
     pub(super) real_steps: u64,
+    /// When the executed local steps began.
+    pub(super) steps_begun: HashMap<OpPath, i64>,
 }
 
 impl Simulation {
@@ -115,6 +117,7 @@ impl Simulation {
             calls: Vec::new(),
             events: 0,
             real_steps: 0,
+            steps_begun: HashMap::new(),
         }
     }
 
@@ -139,6 +142,7 @@ impl Simulation {
             calls: Vec::new(),
             events: 0,
             real_steps: 0,
+            steps_begun: HashMap::new(),
         }
     }
 

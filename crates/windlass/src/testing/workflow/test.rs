@@ -3,7 +3,7 @@
 use super::super::bed::BEGIN;
 use super::ended::{Waiting, WorkflowRun, result_of};
 use super::host::run_there;
-use super::mock::{Mock, Mocks, Outside, json, signal_item};
+use super::mock::{Mock, Mocks, Outside, StepMock, json, signal_item};
 use super::simulation::{Setup, Stop};
 use super::verify::{Checks, Observed, execute};
 use crate::durable::RunFailure;
@@ -67,6 +67,7 @@ enum Last {
     None,
     Job(String),
     Workflow(String),
+    Step(String),
 }
 
 impl Default for WorkflowTest {
@@ -138,25 +139,25 @@ impl WorkflowTest {
         self.add_job(kind.clone(), Mock::of_kind(kind, answer))
     }
 
-    /// Sets how much virtual time the last mock takes: an attempt of a job, or a child. An attempt that takes longer than the
+    /// Sets how much virtual time the last mock takes: an attempt of a job, a child, or a local step. An attempt that takes longer than the
     /// timeout of its call times out.
     ///
     /// # Panics
     ///
-    /// Before the first mock of a job or a child, and on text that is not a duration.
+    /// Before the first mock, and on text that is not a duration.
     #[expect(clippy::panic, reason = "a mistake in a test is a panic")]
     #[track_caller]
     pub fn takes(mut self, time: impl Span) -> Self {
-        let mock = match &self.last {
-            Last::Job(kind) => self.mocks.jobs.get_mut(kind),
-            Last::Workflow(kind) => self.mocks.workflows.get_mut(kind),
+        let (mocks, ms) = (&mut self.mocks, time.to_ms());
+        let takes_ms = match &self.last {
+            Last::Job(kind) => mocks.jobs.get_mut(kind).map(|mock| &mut mock.takes_ms),
+            Last::Workflow(kind) => mocks.workflows.get_mut(kind).map(|mock| &mut mock.takes_ms),
+            Last::Step(name) => mocks.steps.get_mut(name).map(|mock| &mut mock.takes_ms),
             Last::None => None,
         };
-        match mock {
-            Some(mock) => mock.set_takes(time.to_ms()),
-            None => {
-                panic!("`takes` follows the mock of a job or of a child that it is about; a mocked step takes no time")
-            }
+        match takes_ms {
+            Some(takes_ms) => *takes_ms = ms,
+            None => panic!("`takes` follows the mock that it is about"),
         }
         self
     }
@@ -190,16 +191,16 @@ impl WorkflowTest {
         self
     }
 
-    /// Mocks the local steps of this name. Other local steps are executed on the tokio runtime of the test. A mocked step takes
-    /// no time.
+    /// Mocks the local steps of this name. Other local steps are executed on the tokio runtime of the test.
     pub fn mock_step<T: Serialize>(
         mut self,
         name: impl Into<String>,
         mut answer: impl FnMut() -> Result<T, String> + Send + 'static,
     ) -> Self {
-        self.last = Last::None;
+        let name = name.into();
+        self.last = Last::Step(name.clone());
         let mock = move || answer().map(|value| json("the result of a step", &value)).map_err(CallError::failed);
-        self.mocks.steps.insert(name.into(), Box::new(mock));
+        self.mocks.steps.insert(name, StepMock { answer: Box::new(mock), takes_ms: 0 });
         self
     }
 }
