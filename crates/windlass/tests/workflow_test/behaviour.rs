@@ -2,6 +2,8 @@
 
 use crate::{Approve, Charge, Refund, Ship, approve, failure};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use windlass::core::store::RunState;
 use windlass::core::time::Timestamp;
@@ -108,6 +110,27 @@ async fn attempts_and_pauses_follow_the_policy_of_the_job() {
     let error = CallError::new(ErrorClass::TooLarge, "too large");
     let large = WorkflowTest::new().mock_error::<Charge>(error).run(charge_once, 5).await;
     assert_eq!(large.output().2, "too_large: too large");
+}
+
+#[workflow]
+async fn gives_up(wf: Wf, _: ()) -> Result<(), Error> {
+    select! {
+        charged = wf.call(Charge { order: 1 }).attempts(100) => drop(charged),
+        time = wf.sleep("150m") => time?,
+    }
+    Ok(wf.sleep("1d").await?)
+}
+
+#[tokio::test]
+async fn a_cancelled_job_is_not_tried_again() {
+    let attempts = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&attempts);
+    let test = WorkflowTest::new().mock(move |_: Charge| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Err(JobError::new("closed").retry_after(HOUR))
+    });
+    test.crash_everywhere().run(gives_up, ()).await.output();
+    assert_eq!(attempts.load(Ordering::Relaxed), 3, "now, after an hour and after two");
 }
 
 #[workflow]

@@ -78,6 +78,28 @@ async fn parents_cancel_children_or_wait_for_them() {
     assert_eq!(mocked.output(), "true 2");
 }
 
+/// Goes on after it has given its child up.
+#[workflow]
+async fn gives_up(wf: Wf, policy: String) -> Result<String, Error> {
+    let given_up = impatient(wf.clone(), policy).await;
+    wf.shield(wf.sleep("10h")).await?;
+    given_up
+}
+
+#[tokio::test]
+async fn a_child_that_was_given_up_is_cancelled() {
+    let test = || WorkflowTest::new().workflow(invoice).mock(|_: Charge| Ok(1)).crash_everywhere();
+    let run = test().run(gives_up, "cancel".to_owned()).await;
+    assert_eq!(run.elapsed, Duration::from_secs(11 * 3_600));
+    assert!(run.history().contains("cancellation requested: its parent"), "{run:?}");
+    // A request to cancel reaches children that their parent waits for.
+    let mocked = || WorkflowTest::new().mock_workflow(invoice, Ok).takes("1d").crash_everywhere();
+    for test in [test(), mocked()] {
+        let run = test.cancel_at("30m", "no").run(impatient, "wait".to_owned()).await;
+        assert_eq!(run.elapsed, Duration::from_secs(30 * 60), "{run:?}");
+    }
+}
+
 #[workflow]
 async fn count(wf: Wf, from: u64) -> Result<u64, Error> {
     for number in from..from + 3 {
