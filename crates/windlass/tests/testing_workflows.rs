@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use windlass::core::store::RunState;
 use windlass::durable::{Error, RunHandle, Signal, Wf, select, workflow};
-use windlass::testing::TestBed;
+use windlass::testing::{Faults, TestBed};
 use windlass::{Client, Ctx, Job, JobError, Worker, WorkerBuilder};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -127,6 +127,26 @@ async fn stuck_and_terminated_runs_end_the_wait() {
     stopped.terminate("enough").await.unwrap();
     let done = test.run_until_idle(worker()).await;
     assert_eq!((done.left_runs.len(), done.left.len()), (1, 0), "{done:?}");
+}
+
+#[tokio::test]
+async fn unread_messages_are_waited_for_while_the_store_is_unavailable() {
+    let test = TestBed::new();
+    let (signalled, stopped) =
+        (test.client().start(approval, ()).await.unwrap(), test.client().start(stops, ()).await.unwrap());
+    let worker = || worker(&test).workflow(stops);
+    test.run_until_idle(worker()).await;
+
+    signalled.signal(Approve { by: "ann".to_owned() }).await.unwrap();
+    test.inject(Faults::new().unavailable_for(HOUR));
+    let done = test.run_until_idle(worker()).await;
+    assert!(done.elapsed >= HOUR, "{done:?}");
+    assert_eq!(state(&signalled).await, RunState::Succeeded);
+
+    stopped.terminate("enough").await.unwrap();
+    test.inject(Faults::new().unavailable_for(HOUR));
+    let done = test.run_until_idle(worker()).await;
+    assert!(done.elapsed >= HOUR && done.left.is_empty(), "{done:?}");
 }
 
 #[workflow]

@@ -108,7 +108,7 @@ static RENDERED: AtomicU64 = AtomicU64::new(0);
 #[workflow]
 async fn race(wf: Wf, _: ()) -> Result<String, Error> {
     let (first, second) = join!(wf.call(Charge { order: 1 }), wf.call(Charge { order: 2 }));
-    (first?, second?);
+    assert!(first? < second?);
     select! {
         text = wf.run_ok("render", || async {
             RENDERED.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ async fn other_orders_do_not_execute_steps_again_and_steps_keep_their_time() {
 #[workflow]
 async fn ends_in_time(wf: Wf, _: ()) -> Result<String, Error> {
     let (first, second) = join!(wf.call(Charge { order: 1 }), wf.call(Charge { order: 2 }));
-    (first?, second?);
+    assert!(first? < second?);
     select! {
         time = wf.sleep("100s") => { time?; Ok("too late".to_owned()) },
         text = wf.run_ok("render", || async {
