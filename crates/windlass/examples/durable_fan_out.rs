@@ -18,14 +18,14 @@ const AT_ONCE: usize = 50;
 /// Many stalls are allowed, because this program is killed for demonstration.
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "items", output = u64, stalls = 1_000)]
-struct Square {
-    item: u64,
+pub(crate) struct Square {
+    pub(crate) item: u64,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Report {
-    items: u64,
-    sum: u64,
+pub(crate) struct Report {
+    pub(crate) items: u64,
+    pub(crate) sum: u64,
 }
 
 impl Report {
@@ -37,7 +37,7 @@ impl Report {
 }
 
 #[workflow]
-async fn squares(wf: Wf, items: u64) -> Result<Report, Error> {
+pub(crate) async fn squares(wf: Wf, items: u64) -> Result<Report, Error> {
     let mut report = Report::default();
     let mut tasks = JoinSet::new();
     for item in 0..items {

@@ -20,32 +20,32 @@ const ORDERS: u32 = 40;
 /// Returns the id of the payment. Many stalls are allowed, because this program is killed for demonstration.
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "shop", output = String, stalls = 1_000)]
-struct Charge {
-    order: u32,
+pub(crate) struct Charge {
+    pub(crate) order: u32,
 }
 
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "shop", stalls = 1_000)]
-struct Refund {
-    order: u32,
-    payment: String,
+pub(crate) struct Refund {
+    pub(crate) order: u32,
+    pub(crate) payment: String,
 }
 
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "shop", stalls = 1_000)]
-struct AskForApproval {
-    order: u32,
-    answer_to: PromiseToken,
+pub(crate) struct AskForApproval {
+    pub(crate) order: u32,
+    pub(crate) answer_to: PromiseToken,
 }
 
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "shop", output = String, stalls = 1_000)]
-struct Ship {
-    order: u32,
+pub(crate) struct Ship {
+    pub(crate) order: u32,
 }
 
 #[workflow]
-async fn order(wf: Wf, number: u32) -> Result<String, Error> {
+pub(crate) async fn order(wf: Wf, number: u32) -> Result<String, Error> {
     let mut saga = wf.saga();
     let payment = wf.call(Charge { order: number }).await?;
     // From here on, every error that this function returns is followed by the refund.

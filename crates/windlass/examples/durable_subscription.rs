@@ -22,34 +22,34 @@ const PERIOD_MS: u64 = 200;
 const PERIODS_PER_SEGMENT: u32 = 4;
 
 #[derive(Serialize, Deserialize, Signal)]
-struct ChangePlan {
-    cents: u64,
+pub(crate) struct ChangePlan {
+    pub(crate) cents: u64,
 }
 
 #[derive(Serialize, Deserialize, Signal)]
-struct Unsubscribe {}
+pub(crate) struct Unsubscribe {}
 
 /// Many stalls are allowed, because this program is killed for demonstration.
 #[derive(Serialize, Deserialize, Job)]
 #[job(queue = "billing", stalls = 1_000)]
-struct Charge {
-    period: u32,
-    cents: u64,
+pub(crate) struct Charge {
+    pub(crate) period: u32,
+    pub(crate) cents: u64,
 }
 
 /// All that a segment passes on to the next one.
 #[derive(Debug, Serialize, Deserialize)]
-struct Subscription {
+pub(crate) struct Subscription {
     /// The price of a period.
-    cents: u64,
+    pub(crate) cents: u64,
     /// The end of the current period; `None` before the first.
-    due: Option<Timestamp>,
-    periods_charged: u32,
-    cents_charged: u64,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) periods_charged: u32,
+    pub(crate) cents_charged: u64,
 }
 
 #[workflow]
-async fn subscription(wf: Wf, mut now: Subscription) -> Result<Subscription, Error> {
+pub(crate) async fn subscription(wf: Wf, mut now: Subscription) -> Result<Subscription, Error> {
     for _ in 0..PERIODS_PER_SEGMENT {
         // Computed from the last due time, not from the current time, so that periods do not drift.
         let due = now.due.unwrap_or_else(|| wf.now()).plus_ms(PERIOD_MS);

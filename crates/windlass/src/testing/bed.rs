@@ -17,7 +17,7 @@ use windlass_core::store::{CallStore, JobQueue, Store, Sweep, SweepKind};
 use windlass_core::time::{Clock, Timestamp};
 
 /// When tests begin, unless they say otherwise: 2026-01-01, midnight UTC.
-const BEGIN: Timestamp = Timestamp::from_ms(1_767_225_600_000);
+pub(super) const BEGIN: Timestamp = Timestamp::from_ms(1_767_225_600_000);
 /// How long a test may go on by its clock.
 const TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// How many attempts a run may take.

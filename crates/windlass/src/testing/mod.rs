@@ -43,9 +43,11 @@ mod faults;
 mod one;
 mod run;
 mod store;
+mod workflow;
 
 pub use bed::TestBed;
 pub use check::Sent;
 pub use faults::Faults;
 pub use one::RunOne;
 pub use run::{Done, Left};
+pub use workflow::{Outside, Waiting, WorkflowRun, WorkflowTest};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use windlass_core::job::{JobSummary, State, Verb};
 use windlass_core::name::QueueName;
 use windlass_core::store::{
-    Feed, FeedCursor, FeedEvent, FeedRequest, Filter, JobQueue, ListOrder, ListRequest, QueueStatus, Reason, Transition,
+    Feed, FeedCursor, FeedEvent, FeedRequest, Filter, JobQueue, ListOrder, ListRequest, QueueStatus, Reason,
+    Run as RunView, RunList, RunState, RunStore, Transition,
 };
 use windlass_core::time::Timestamp;
 
@@ -43,6 +44,9 @@ pub struct Done {
     pub elapsed: Duration,
     /// Jobs that have not ended, and why; at most 100.
     pub left: Vec<Left>,
+    /// Runs of durable workflows that have not ended, oldest first; at most 100. [`summary`](RunView::summary) is what a run waits
+    /// for, [`stuck`](RunView::stuck) why it cannot go on.
+    pub left_runs: Vec<RunView>,
 }
 
 /// A job that has not ended.
@@ -84,6 +88,10 @@ impl TestBed {
     /// Runs a worker until it has nothing to do and nothing to wait for: no job of its queues is active, scheduled or
     /// backing off, and none is ready that it may claim. Time jumps to whatever is due next. Then the worker drains.
     ///
+    /// With [`workflow`](WorkerBuilder::workflow) it executes runs, too, and waits for those of its workflows: none is claimed or
+    /// about to be, has unread items, or waits for a timer. A run that waits only for messages or for jobs that nobody claims, and a
+    /// stuck one, stays, and is in [`Done::left_runs`].
+    ///
     /// A job that this worker will never claim (no handler, a paused queue, a label) stays, and is in [`Done::left`]. A
     /// schedule is not waited for, because it never ends; see [`run_for`](Self::run_for).
     ///
@@ -91,7 +99,7 @@ impl TestBed {
     ///
     /// When the worker cannot be built, when an attempt hangs for a day, and when the bed's limits are reached.
     pub async fn run_until_idle(&self, worker: WorkerBuilder) -> Done {
-        let queues = worker.queue_names();
+        let (queues, kinds) = (worker.queue_names(), worker.workflow_kinds());
         self.run(worker, async |run: &Run<'_>| {
             loop {
                 // The moment passes when nobody else has anything to do, so nobody is in the middle of something.
@@ -99,7 +107,7 @@ impl TestBed {
                     () = tokio::time::sleep(MOMENT) => true,
                     () = self.store.busy.notified() => false,
                 };
-                if quiet && run.is_idle(&queues) {
+                if quiet && run.is_idle(&queues) && self.runs_wait(&kinds) {
                     return;
                 }
                 run.check_limits();
@@ -140,6 +148,40 @@ impl TestBed {
             panic!("the worker ended: {error}");
         }
         run.done()
+    }
+
+    /// No run of these kinds has anything to do, now or later, unless something happens to it.
+    fn runs_wait(&self, kinds: &[String]) -> bool {
+        let waits = |run: &RunView| {
+            run.stuck.is_some() || (run.engine.is_none() && run.wake_at.is_none() && run.inbox_len == 0)
+        };
+        let is_cleaned_up = |run: &RunView| run.engine.is_none() && run.inbox_len == 0;
+        kinds.iter().all(|kind| {
+            self.all_runs(Some(kind), RunState::Running, usize::MAX).iter().all(waits)
+                && self.all_runs(Some(kind), RunState::Terminated, usize::MAX).iter().all(is_cleaned_up)
+        })
+    }
+
+    /// At most `max` runs, oldest first.
+    fn all_runs(&self, kind: Option<&String>, state: RunState, max: usize) -> Vec<RunView> {
+        let mut request = RunList { kind: kind.cloned(), state: Some(state), ..RunList::new(LEFT_MAX) };
+        let mut runs = Vec::new();
+        loop {
+            let page = self.ask(self.store.inner.list_runs(request.clone()));
+            runs.extend(page.runs);
+            if page.cursor.is_none() || runs.len() >= max {
+                runs.truncate(max);
+                return runs;
+            }
+            request.cursor = page.cursor;
+        }
+    }
+
+    /// Runs of all kinds of workflows that have not ended.
+    fn left_runs(&self) -> Vec<RunView> {
+        let runs = self.all_runs(None, RunState::Running, LEFT_MAX as usize);
+        // The kind of a code run is its workflow and version.
+        runs.into_iter().filter(|run| run.kind.as_str().contains('@')).collect()
     }
 
     /// Jobs of all queues that have not ended.
@@ -196,7 +238,10 @@ impl<'b> Run<'b> {
             return;
         };
         let left: String = self.bed.left().iter().map(|left| format!("\n  {left}")).collect();
-        panic!("{wrong}. Jobs that have not ended:{left}");
+        let runs = self.bed.left_runs();
+        let runs: String = runs.iter().map(|run| format!("\n  {} {}: {}", run.kind, run.id, run.summary)).collect();
+        let runs = if runs.is_empty() { runs } else { format!("\nRuns that have not ended:{runs}") };
+        panic!("{wrong}. Jobs that have not ended:{left}{runs}");
     }
 
     fn hanging(&self) -> Option<JobSummary> {
@@ -212,7 +257,8 @@ impl<'b> Run<'b> {
     }
 
     fn done(self) -> Done {
-        let mut done = Done { elapsed: self.elapsed(), left: self.bed.left(), ..Done::default() };
+        let (left, left_runs) = (self.bed.left(), self.bed.left_runs());
+        let mut done = Done { elapsed: self.elapsed(), left, left_runs, ..Done::default() };
         let mut cursor = self.cursor;
         loop {
             let page = self.bed.ask(self.bed.store.inner.read_feed(FeedRequest { after: Some(cursor), max: FEED_MAX }));

@@ -56,8 +56,8 @@ pub struct WorkerBuilder {
     cancel_grace: Duration,
     drain: Duration,
     maintenance: bool,
-    advances_runs: bool,
-    workflows: Vec<Arc<dyn AnyWorkflow>>,
+    pub(super) advances_runs: bool,
+    pub(super) workflows: Vec<Arc<dyn AnyWorkflow>>,
     build: Option<String>,
     history_cap: Option<u64>,
     pub(super) handlers: Vec<(&'static str, Handled, Option<usize>)>,
@@ -308,7 +308,8 @@ impl WorkerBuilder {
         let lease_clock = self.lease_clock;
         let parts = Parts { store, config, handlers, limits, batches, state, clock, lease_clock, random };
         let (maintenance, keeper_at, stopper) = (self.maintenance, self.keeper_at, Stopper::new());
-        let advances_runs = self.advances_runs && keeper_at == KeeperAt::Thread;
+        // A test bed has an engine only for workflows: nobody would wait there for runs of graphs.
+        let advances_runs = self.advances_runs && (keeper_at == KeeperAt::Thread || !self.workflows.is_empty());
         if !self.workflows.is_empty() {
             check_unwinds(UNWINDS)?;
         }

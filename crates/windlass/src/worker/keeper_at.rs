@@ -77,4 +77,10 @@ impl WorkerBuilder {
     pub(crate) fn queue_names(&self) -> Vec<QueueName> {
         self.config().map(|config| config.queues.into_iter().map(|(name, _)| name).collect()).unwrap_or_default()
     }
+
+    /// The kinds of the workflows whose runs it will execute.
+    pub(crate) fn workflow_kinds(&self) -> Vec<String> {
+        let kinds = self.workflows.iter().filter(|_| self.advances_runs);
+        kinds.map(|workflow| workflow.kind().into_owned()).collect()
+    }
 }
