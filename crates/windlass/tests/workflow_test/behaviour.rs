@@ -67,7 +67,7 @@ async fn a_wait_of_30_days_ends_in_a_failure_and_its_compensation() {
 }
 
 #[tokio::test]
-async fn a_cancellation_and_a_timeout_are_told_apart() {
+async fn a_cancellation_and_a_timeout_end_in_different_states() {
     let cancelled = mocked().cancel_at("1d", "a mistake").run(order, 7).await;
     assert_eq!((cancelled.failure().state, cancelled.elapsed), (RunState::Cancelled, 24 * HOUR));
     cancelled.assert_calls::<Refund>(1);

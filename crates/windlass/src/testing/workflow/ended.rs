@@ -64,10 +64,6 @@ impl<T> WorkflowRun<T> {
     }
 
     /// The inputs of all calls of a kind that is named at run time, and of child workflows (`name@version`).
-    ///
-    /// # Panics
-    ///
-    /// Never: inputs are JSON.
     pub fn calls_of(&self, kind: &str) -> Vec<serde_json::Value> {
         self.called(kind).map(|call| self.decode(call)).collect()
     }
