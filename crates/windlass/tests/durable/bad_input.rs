@@ -51,7 +51,7 @@ async fn a_wrong_signal_makes_a_run_stuck_and_is_kept(on: Opened) {
     on.summary(&run, "recv").await;
     run.signal_named(Number::NAME, "seven").await.unwrap();
     let stuck = on.stuck(&run).await;
-    assert!(stuck.contains("does not decode as"), "{stuck}");
+    assert!(stuck.contains("message 0 (record 1) does not decode"), "{stuck}");
     run.signal(Number(2)).await.unwrap();
     assert_eq!(on.view(&run).await.unread_messages, 2, "both are there");
     running.drain().await;

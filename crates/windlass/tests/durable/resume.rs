@@ -179,6 +179,9 @@ async fn a_run_that_becomes_stuck_under_the_old_build_later_is_resumed_by_the_se
     let parked = RunStep { stuck, wake: Some(Due::DelayMs(3_600_000)), ..RunStep::nothing() };
     test.store().commit_runs(vec![RunCommit::new(held.lease, 0, parked)]).await.unwrap().remove(0).unwrap();
     assert!(run.result(Duration::from_secs(200)).await.unwrap().is_none());
-    assert_eq!(run.result(Duration::from_secs(200)).await.unwrap(), Some(Ok(7)));
+    assert!(run.describe().await.unwrap().stuck.is_some(), "the second pass comes after 300 s");
+    assert!(run.result(Duration::from_secs(200)).await.unwrap().is_none());
+    assert_eq!(run.describe().await.unwrap().stuck, None);
+    assert_eq!(run.result(Duration::from_hours(24)).await.unwrap(), Some(Ok(7)));
     worker.drain().await;
 }

@@ -259,7 +259,7 @@ async fn an_oversized_result_fails_its_call_for_good(on: Opened) {
     let running = on.start(on.worker("a").handle(huge).workflow(calls_huge).workflow(returns_huge));
     let run = on.client.start(calls_huge, 2 << 20).await.unwrap();
     let (class, attempts, message) = run.result(HANG_GUARD).await.unwrap().expect("it ends").unwrap();
-    assert_eq!((class.as_str(), attempts), ("failed", 1), "{message}");
+    assert_eq!((class.as_str(), attempts), ("too_large", 1), "{message}");
     let run = on.client.start(returns_huge, 2 << 20).await.unwrap();
     let failure = run.result(HANG_GUARD).await.unwrap().expect("it ends").unwrap_err();
     assert_eq!(failure.state, RunState::Failed);

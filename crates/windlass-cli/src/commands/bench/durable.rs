@@ -1,9 +1,9 @@
 //! `windlass bench durable`.
 
-use super::durable_latency;
 use super::haul::while_running;
 use super::noop::{Noop, QUEUE};
 use super::stand::{Common, Stand, unmeasured};
+use super::{durable_latency, durable_sleepers};
 use crate::failure::Failure;
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
@@ -53,6 +53,8 @@ enum Part {
     Steps,
     /// Three calls, 20 times a second, beside 20 jobs: from the start to the result
     Latency,
+    /// 100,000 that sleep for 30 days: memory of this process, and work per second
+    Sleepers,
 }
 
 #[workflow(name = "windlass-bench-calls")]
@@ -77,8 +79,10 @@ impl Durable {
     }
 
     pub(super) async fn measure(&self, stand: &Stand) -> Result<Line, Failure> {
-        if self.part == Part::Latency {
-            return durable_latency::measure(&self.common, stand).await;
+        match self.part {
+            Part::Latency => return durable_latency::measure(&self.common, stand).await,
+            Part::Sleepers => return durable_sleepers::measure(&self.common, stand).await,
+            Part::Calls | Part::Steps => {}
         }
         let runs = self.common.jobs(5_000);
         let (mut ours, mut spending, mut p50, mut p99) = (Vec::new(), Spending::default(), Vec::new(), Vec::new());
@@ -137,7 +141,9 @@ impl Durable {
 async fn one(client: &Client, ends: &Ends, part: Part, n: u32) -> Result<(RunId, f64), Failure> {
     let watch = Stopwatch::start();
     let id = match part {
-        Part::Calls | Part::Latency => client.start(calls, n).await.map(|run: RunHandle<_>| run.id())?,
+        Part::Calls | Part::Latency | Part::Sleepers => {
+            client.start(calls, n).await.map(|run: RunHandle<_>| run.id())?
+        }
         Part::Steps => client.start(steps, n).await.map(|run: RunHandle<_>| run.id())?,
     };
     let state = tokio::time::timeout(PATIENCE, ends.ended(id)).await;

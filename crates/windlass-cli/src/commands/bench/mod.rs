@@ -4,6 +4,7 @@ mod cost;
 mod drain;
 mod durable;
 mod durable_latency;
+mod durable_sleepers;
 mod enqueue;
 mod graph;
 mod groups;
