@@ -2,7 +2,7 @@
 --
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; count, then of each its run, flags as in messages.lua, and body
--- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, `full`, `running`, or `changed`
+-- Answers of each `ok`, `missing`, `corrupt`, `ended <state>`, `full`, `running`, `changed`, or `going`
 -- Bounds  one round per message
 
 local n = E.num()

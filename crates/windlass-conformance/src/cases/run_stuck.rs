@@ -11,13 +11,15 @@ use windlass_core::id::RunId;
 use windlass_core::job::{Due, State};
 use windlass_core::name::Kind;
 use windlass_core::store::{
-    ClaimedRun, FeedEvent, FeedRequest, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead, RunState, RunStep,
+    ClaimedRun, FeedEvent, FeedRequest, RUN_NOT_STUCK, RunClaim, RunCommit, RunItem, RunList, RunMessage, RunRead,
+    RunState, RunStep,
 };
 
 cases!("run_stuck":
     a_stuck_run_rests_until_it_is_opened,
     an_opened_run_can_be_stuck_again_and_forgets_nothing,
     an_opened_run_can_end,
+    a_message_for_a_stuck_run_is_refused_by_any_other,
     a_stuck_run_is_opened_by_a_message_of_another_run,
     the_feed_tells_that_a_run_is_stuck_and_that_it_is_open,
     a_stuck_run_is_listed_as_running_and_can_be_removed,
@@ -114,6 +116,31 @@ async fn an_opened_run_can_end(ctx: Ctx) {
     assert_eq!((view.state, view.stuck, view.inbox_len), (RunState::Cancelled, None, 0));
     assert!(view.finished_at.is_some());
     assert!(ctx.get(job).await.unwrap().cancel_requested);
+}
+
+async fn a_message_for_a_stuck_run_is_refused_by_any_other(ctx: Ctx) {
+    let id = stuck(&ctx, "no room").await;
+    let resume = |name: &str| RunMessage { only_if_stuck: true, id: Some(name.to_owned()), ..open(id, name) };
+    let refusal = |answer| match answer {
+        Err(Error::RunRefused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    send(&ctx, resume("one")).await.unwrap();
+    send(&ctx, resume("one")).await.unwrap();
+    assert_eq!(refusal(send(&ctx, resume("two")).await), RUN_NOT_STUCK, "it goes on");
+    let claimed = claim_run(&ctx).await;
+    assert_eq!(words(&claimed), ["first", "one"]);
+    park(&ctx, &claimed, "no room").await;
+
+    // Stuck when it was read, and terminated since.
+    send(&ctx, RunMessage { terminates: true, ..message(id, "enough") }).await.unwrap();
+    let before = read(&ctx, id).await.run;
+    assert_eq!(refusal(send(&ctx, resume("two")).await), RUN_NOT_STUCK);
+    assert_eq!(read(&ctx, id).await.run, before, "what was refused changes nothing");
+    commit(&ctx, &claim_run(&ctx).await, RunStep { state: RunState::Terminated, ..step(&["end"]) }).await.unwrap();
+    assert_eq!(refusal(send(&ctx, resume("two")).await), RUN_NOT_STUCK);
+    let unmeant = send(&ctx, RunMessage { reopens: false, ..resume("two") }).await;
+    assert!(matches!(unmeant, Err(Error::Invalid { ref field, .. }) if field == "only_if_stuck"), "{unmeant:?}");
 }
 
 async fn a_stuck_run_is_opened_by_a_message_of_another_run(ctx: Ctx) {

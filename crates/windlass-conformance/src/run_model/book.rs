@@ -244,7 +244,8 @@ impl Book {
             return Word::Ok;
         }
         let other_end = |len| !entry.state.is_terminal() || entry.history.len() as u64 != len;
-        let refused = entry.state.is_terminal() && !message.reopens;
+        let refused = entry.state.is_terminal() && !message.reopens
+            || message.only_if_stuck && (entry.state.is_terminal() || entry.stuck.is_none());
         if refused || message.expected_history_len.is_some_and(other_end) {
             return Word::Refused;
         }

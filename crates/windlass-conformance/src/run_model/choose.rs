@@ -41,7 +41,8 @@ impl Chooser {
         let ended = (reopens && self.one_in(2)).then(|| !self.one_in(4));
         let terminates = !reopens && self.one_in(8) || self.one_in(80);
         let id = self.one_in(2).then(|| self.below(4));
-        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended, terminates, id }
+        let only_if_stuck = reopens && ended.is_none() && self.one_in(2) || self.one_in(80);
+        MessagePlan { run: self.near(), interrupts: self.one_in(4), reopens, ended, terminates, only_if_stuck, id }
     }
 
     fn job(&self) -> JobPlan {

@@ -376,6 +376,7 @@ impl Driver {
             for (what, so) in [
                 ("a repeated message", next == known),
                 ("a message to a stuck run", was_stuck && !message.reopens && !message.terminates),
+                ("opened because it was stuck", message.only_if_stuck),
                 ("terminated when it was stuck", was_stuck && message.terminates),
                 ("terminated when it was held", was_held && message.terminates),
             ] {

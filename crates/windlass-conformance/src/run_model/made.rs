@@ -24,7 +24,7 @@ impl Driver {
     }
 
     pub(super) fn message(&mut self, plan: MessagePlan) -> RunMessage {
-        let MessagePlan { run, interrupts, reopens, ended, terminates, id } = plan;
+        let MessagePlan { run, interrupts, reopens, ended, terminates, only_if_stuck, id } = plan;
         let run = self.run(run);
         let length = self.book.runs.get(&run).map_or(0, |entry| entry.history.len() as u64);
         let expected_history_len = ended.map(|is_current| if is_current { length } else { length + 1 });
@@ -34,6 +34,7 @@ impl Driver {
             interrupts,
             reopens,
             terminates,
+            only_if_stuck,
             expected_history_len,
             ..RunMessage::new(run, self.words("message"))
         }

@@ -12,6 +12,7 @@ pub(super) struct MessagePlan {
     /// Only for an ended run: with its history as it is, or with one entry more.
     pub(super) ended: Option<bool>,
     pub(super) terminates: bool,
+    pub(super) only_if_stuck: bool,
     /// The id of the message, of a few.
     pub(super) id: Option<u64>,
 }

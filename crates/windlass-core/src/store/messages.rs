@@ -39,13 +39,26 @@ pub struct RunMessage {
     /// Only for a run that has ended with a history of this length; any other refuses the message. So what was decided about an
     /// ended run is not applied to one that was opened again since. It needs `reopens`.
     pub expected_history_len: Option<u64>,
+    /// Only for a run that is stuck; any other refuses the message. So a run that was terminated, or that goes on, since it was
+    /// read as stuck is left as it is. It needs `reopens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_if_stuck: bool,
 }
 
 impl RunMessage {
     /// A message that neither interrupts nor opens nor terminates the run.
     pub fn new(run: RunId, body: impl Into<String>) -> Self {
         let body = body.into();
-        Self { run, id: None, body, interrupts: false, reopens: false, terminates: false, expected_history_len: None }
+        Self {
+            run,
+            id: None,
+            body,
+            interrupts: false,
+            reopens: false,
+            terminates: false,
+            expected_history_len: None,
+            only_if_stuck: false,
+        }
     }
 
     /// True when a full inbox refuses it. Messages that interrupt, open or terminate a run are those of its operator.
@@ -66,6 +79,9 @@ impl RunMessage {
                 "a message to an ended run opens it again; set `reopens`",
             ));
         }
+        if self.only_if_stuck && !self.reopens {
+            return Err(Error::invalid("only_if_stuck", "a message to a stuck run opens it; set `reopens`"));
+        }
         if self.terminates && self.reopens {
             return Err(Error::invalid("terminates", "ends a run that `reopens` would open; set one of them"));
         }
@@ -78,5 +94,7 @@ impl RunMessage {
 
 /// Why a run that has not ended refuses a message that only an ended one takes.
 pub const RUN_NOT_ENDED: &str = "has not ended; wait for it, or cancel it first";
+/// Why a run refuses a message that only a stuck one takes.
+pub const RUN_NOT_STUCK: &str = "is not stuck: there is nothing to resume";
 /// Why an ended run refuses a message that was meant for an earlier end of it.
 pub const RUN_CHANGED: &str = "was run once more since it was read; look at it, and decide again";

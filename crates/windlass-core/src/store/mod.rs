@@ -37,7 +37,8 @@ pub use feed::{
 };
 pub use logs::{LOG_LINE_BYTES_MAX, LOG_LINES_MAX, LogAppend, LogLine, LogPage, LogRequest, LogSink, LogStream};
 pub use messages::{
-    MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_CLEANED_UP, RUN_NOT_ENDED, RUN_TERMINATED, RunMessage, UNREAD_MESSAGES_MAX,
+    MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_CLEANED_UP, RUN_NOT_ENDED, RUN_NOT_STUCK, RUN_TERMINATED, RunMessage,
+    UNREAD_MESSAGES_MAX,
 };
 pub use queue::{
     BATCH_MAX, ClaimRequest, Claimed, ClaimedJob, EnqueueRequest, Enqueued, JobQueue, Kinds, Outcome, OutcomeKind,

@@ -66,6 +66,10 @@ fn variants() -> Vec<(&'static str, Value)> {
         ("run_reuse", value(serde_json::to_value([RunReuse::Never, RunReuse::IfEnded]))),
         ("new_run", value(serde_json::to_value(NewRun::new(run_id(1), kind())))),
         ("last_step", value(serde_json::to_value(last_step()))),
+        (
+            "only_if_stuck",
+            value(serde_json::to_value(RunMessage { only_if_stuck: true, ..RunMessage::new(run_id(1), "") })),
+        ),
         ("terminates", value(serde_json::to_value(RunMessage { terminates: true, ..RunMessage::new(run_id(1), "") }))),
         ("states", value(serde_json::to_value((State::ALL, RunState::ALL, SweepKind::ALL)))),
     ]

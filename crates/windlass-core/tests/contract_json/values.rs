@@ -233,6 +233,7 @@ pub(crate) fn message() -> RunMessage {
         reopens: true,
         terminates: false,
         expected_history_len: Some(4),
+        only_if_stuck: false,
     }
 }
 

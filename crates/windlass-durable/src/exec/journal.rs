@@ -102,15 +102,14 @@ impl Journal {
         Some(std::mem::replace(&mut self.replay[at], Record::new(Entry::Cancel(Vec::new()))))
     }
 
-    /// The end of the segment, if the history goes on with it, apart from copies of messages, and the code was started again.
-    pub(super) fn retried_end(&mut self) -> Option<End> {
-        self.expected()?;
+    /// How the segment ended, if the rest of the history has its end. Cancellations, and whatever came while children were waited
+    /// for, stand before it.
+    pub(super) fn recorded_end(&self) -> Option<&End> {
         let rest = self.replay.get(self.cursor..).unwrap_or_default();
-        let is_copy = |record: &&Record| matches!(&record.entry, Entry::Event { event: Event::Signal { .. }, .. });
-        match &rest.iter().find(|record| !is_copy(record))?.entry {
-            Entry::End { end: end @ End::Retried { .. }, .. } => Some(end.clone()),
+        rest.iter().find_map(|record| match &record.entry {
+            Entry::End { end, .. } => Some(end),
             _ => None,
-        }
+        })
     }
 
     /// Frees the replayed records.

@@ -88,6 +88,14 @@ pub(crate) struct Closing {
     pub(crate) end: End,
     /// The input of the next segment.
     pub(crate) next_input: Option<Body>,
+    /// Why the run was asked to stop since.
+    pub(crate) cancel_reason: Option<String>,
+}
+
+impl Closing {
+    pub(crate) const fn new(end: End, next_input: Option<Body>) -> Self {
+        Self { end, next_input, cancel_reason: None }
+    }
 }
 
 impl State {

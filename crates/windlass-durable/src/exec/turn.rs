@@ -368,8 +368,8 @@ impl OpenWork {
                 Entry::Command(command) if !matches!(command.request, Request::Sleep { .. }) => {
                     open.insert(number, command.request);
                 }
-                // The job of an expired call was cancelled with it.
-                Entry::Event { event: Event::Done { of, .. } | Event::Expired { of, .. }, .. } => {
+                // The job of an expired call is cancelled by a record of its own, which may stand in the next commit.
+                Entry::Event { event: Event::Done { of, .. }, .. } => {
                     open.remove(of);
                 }
                 Entry::Cancel(numbers) => {

@@ -151,15 +151,15 @@ impl Wf {
         let closing = match input {
             Ok(input) if input.len() <= bytes_max => {
                 let end = End::Continued { kind: kind.into(), hash: input_hash(input.as_json()) };
-                Closing { end, next_input: Some(input) }
+                Closing::new(end, Some(input))
             }
             Ok(input) => {
                 let message = format!("the input of the next segment has {} bytes, at most {bytes_max}", input.len());
-                Closing { end: End::Failed(message), next_input: None }
+                Closing::new(End::Failed(message), None)
             }
             Err(error) => {
                 let message = format!("the input of the next segment cannot be encoded as JSON: {error}");
-                Closing { end: End::Failed(message), next_input: None }
+                Closing::new(End::Failed(message), None)
             }
         };
         state.closing.get_or_insert(closing);

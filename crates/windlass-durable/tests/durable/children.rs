@@ -59,6 +59,35 @@ fn a_cancelled_run_cancels_the_children_it_waits_for() {
 }
 
 #[test]
+fn a_request_to_cancel_that_comes_while_a_segment_waits_for_children_reaches_the_next_one() {
+    #[windlass_durable::workflow(crate = windlass_durable)]
+    async fn continues(wf: windlass_durable::Wf, is_next: bool) -> Result<(), windlass_durable::Error> {
+        if is_next {
+            return Ok(wf.sleep("1h").await?);
+        }
+        select! {
+            child = wf.child_named("child@1", json!(1)).parent_close(ParentClosePolicy::Wait) => { child?; }
+            time = wf.sleep("1ms") => { time?; }
+        }
+        wf.continue_as_new(continues, true).await
+    }
+    for cancelled_at in [2, 4] {
+        let mut parent = super::support::World::new(windlass_durable::typed(continues), &false);
+        (parent.evict, parent.shadow) = (true, true);
+        parent.others.insert("child@1".into(), wf(|_| async { Ok(json!("child")) }));
+        parent.cancel(cancelled_at);
+        let mut ended = parent.go();
+        if cancelled_at == 2 {
+            assert_eq!(ended, State::Waiting, "for the child");
+            parent.end_cancelled_child();
+            ended = parent.go();
+        }
+        assert!(matches!(ended, State::Ended(windlass_durable::End::Cancelled(_))), "{ended:?}\n{}", parent.print());
+        assert_eq!((parent.segments.len(), parent.now), (2, 4), "{}", parent.print());
+    }
+}
+
+#[test]
 fn a_child_has_the_id_that_its_parent_gives() {
     let workflow = wf(|wf| async move {
         let first = wf.child_named("child@1", json!(1)).id("mine");

@@ -2,9 +2,10 @@
 
 use super::support::{A, Ping, State, World, value, wf, world};
 use serde_json::json;
+use std::sync::Arc;
 use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
-use windlass_durable::{End, ItemBody, Run, RunRetry};
+use windlass_durable::{CallError, End, ItemBody, ParentClosePolicy, Run, RunRetry, select};
 
 fn retry(attempts: u32) -> RunRetry {
     RunRetry { attempts: Some(attempts), policy: Some(RetryPolicy::Fixed { delay_ms: 1_000 }) }
@@ -111,9 +112,57 @@ fn a_signal_does_not_start_the_next_attempt_early() {
     assert_eq!(run.next_timer(), Some(Timestamp::from_ms(1_010)));
 }
 
+/// Fails once while a call and a child are open. The child is waited for before the next attempt.
+fn fails_beside_others() -> World {
+    let mut world = world(wf(|wf| async move {
+        if wf.attempt() > 1 {
+            return Ok(json!(wf.attempt()));
+        }
+        let child = wf.child_named("child@1", json!(1)).parent_close(ParentClosePolicy::Wait);
+        select! {
+            child = child => { child?; }
+            slow = wf.call(A(2)) => { slow?; }
+            failed = wf.call(A(1)) => { failed?; }
+        }
+        Ok(json!("it does not fail"))
+    }));
+    world.activity = Arc::new(|job| match job.input.as_json() {
+        "1" => (1, Err(CallError::failed("declined"))),
+        _ => (1_000, Ok(job.input.clone())),
+    });
+    world.others.insert("child@1".into(), wf(|_| async { Ok(json!("child")) }));
+    world.signal(2, &Ping(1));
+    world.retry = retry(2);
+    world
+}
+
+#[test]
+fn the_next_attempt_begins_when_children_have_ended() {
+    let mut fails = fails_beside_others();
+    assert_eq!(value(fails.go()), json!(2), "{}", fails.print());
+    fails = fails_beside_others();
+    (fails.evict, fails.shadow) = (true, true);
+    assert_eq!(value(fails.go()), json!(2), "{}", fails.print());
+}
+
+#[test]
+fn a_run_that_is_cancelled_while_a_failed_attempt_waits_for_children_is_not_tried_again() {
+    for item in [ItemBody::CancelRequested { reason: "user".into() }, ItemBody::TimedOut] {
+        for evict in [false, true] {
+            let mut fails = fails_beside_others();
+            fails.evict = evict;
+            fails.at(2, item.clone());
+            assert_eq!(fails.go(), State::Waiting, "for the child");
+            fails.end_cancelled_child();
+            let ended = fails.go();
+            assert_eq!(ended, State::Ended(End::Failed("declined".into())), "{}", fails.print());
+        }
+    }
+}
+
 #[test]
 fn an_engine_that_ends_at_any_commit_changes_nothing() {
-    for make in [receives as fn() -> World, || lucky_at(3)] {
+    for make in [receives as fn() -> World, || lucky_at(3), fails_beside_others] {
         let mut whole = make();
         let end = whole.go();
         for killed in 1..=whole.commits {

@@ -117,8 +117,8 @@ fn the_records_of_the_next_segment_stand_in_one_commit_of_their_own() {
 
 #[test]
 fn a_segment_with_too_many_signals_for_one_commit_is_stuck() {
-    drop(last_turn(9_999).unwrap());
-    let stuck = last_turn(10_000).unwrap_err();
-    let text = "continue_as_new with 10000 signals that were not received; at most 9999 go into the next segment";
+    drop(last_turn(9_998).unwrap());
+    let stuck = last_turn(9_999).unwrap_err();
+    let text = "continue_as_new with 9999 signals that were not received; at most 9998 go into the next segment";
     assert!(stuck.to_string().starts_with(text), "{stuck}");
 }

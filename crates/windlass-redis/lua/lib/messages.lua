@@ -35,7 +35,7 @@ function E.tell_end(r, result)
 end
 
 -- Puts a message into an inbox; answers why not. Flags: `i` takes the lease away, `r` opens the run again, `t` terminates it, `e<length>`
--- is only for a run that has ended with a history of this length, `s` is of a step, which a full inbox takes, too; and behind `#`
+-- is only for a run that has ended with a history of this length, `k` only for one that is stuck, `s` is of a step, which a full inbox takes, too; and behind `#`
 -- stands the id of the message.
 function E.send_to_run(run, flags_and_id, body)
   local r = E.run(run)
@@ -46,6 +46,7 @@ function E.send_to_run(run, flags_and_id, body)
   local reopens, ended_with = match(flags, 'r') ~= nil, match(flags, 'e(%d+)')
   if ended_with and r.state == 'R' then return 'running' end
   if ended_with and r.history ~= tonumber(ended_with) then return 'changed' end
+  if match(flags, 'k') and (r.state ~= 'R' or r.stuck == '-') then return 'going' end
   if r.state ~= 'R' and not reopens then return 'ended ' .. r.state end
   if flags == '-' and (r.unread or 0) >= UNREAD_MAX then return 'full' end
   local terminates = match(flags, 't') ~= nil

@@ -125,10 +125,6 @@ impl<W> RunHandle<W> {
     }
 
     async fn resume_as(&self, cap: Option<u64>) -> Result<()> {
-        let Run { state, stuck, .. } = self.describe().await?;
-        if state.is_terminal() || stuck.is_none() {
-            return Err(Error::run_refused(self.id, "is not stuck: there is nothing to resume"));
-        }
         send(&self.client, Message::Resume { cap }.to(self.id)).await
     }
 

@@ -80,7 +80,7 @@ impl Message {
     pub(super) fn to(&self, run: RunId) -> RunMessage {
         let message = RunMessage::new(run, serde_json::to_string(self).unwrap_or_default());
         match self {
-            Self::Resume { .. } => RunMessage { reopens: true, ..message },
+            Self::Resume { .. } => RunMessage { reopens: true, only_if_stuck: true, ..message },
             Self::Terminate { .. } => RunMessage { terminates: true, ..message },
             Self::Signal { .. } | Self::Resolve { .. } | Self::Cancel { .. } => message,
         }

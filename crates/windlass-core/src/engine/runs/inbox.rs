@@ -6,7 +6,7 @@ use super::super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::job::{FailureClass, State};
 use crate::store::{
-    JobEnd, MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_ENDED, RUN_TERMINATED, RunItem, RunMessage, RunState,
+    JobEnd, MESSAGE_IDS_KEPT, RUN_CHANGED, RUN_NOT_ENDED, RUN_NOT_STUCK, RUN_TERMINATED, RunItem, RunMessage, RunState,
     UNREAD_MESSAGES_MAX,
 };
 
@@ -99,6 +99,9 @@ fn check_delivery(message: &RunMessage, row: &RunRow, is_of_step: bool) -> Resul
             true if row.history_len != len => return refused(RUN_CHANGED),
             true => {}
         }
+    }
+    if message.only_if_stuck && (row.state.is_terminal() || row.stuck.is_none()) {
+        return Err(Error::run_refused(row.id, RUN_NOT_STUCK));
     }
     if row.state.is_terminal() && !message.reopens {
         return Err(Error::run_ended(row.id, row.state));

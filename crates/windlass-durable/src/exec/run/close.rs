@@ -9,7 +9,7 @@ use crate::stuck::Stuck;
 use crate::workflow::Failure;
 
 /// The most signals that go into the next segment. They stand in one commit with the end of the segment before.
-const SEGMENT_SIGNALS_MAX: usize = 9_999;
+const SEGMENT_SIGNALS_MAX: usize = 9_998;
 
 impl Run {
     /// Records the cancellations of this turn, and the end when there is one.
@@ -23,7 +23,7 @@ impl Run {
             let end = state.retried(end);
             // The input was JSON when the code started with it.
             let input = matches!(end, End::Retried { .. }).then(|| Body::from_json(&self.input).ok());
-            state.closing = Some(Closing { end, next_input: input.flatten() });
+            state.closing = Some(Closing::new(end, input.flatten()));
         }
         let is_first = state.closing.is_some() && !self.shared.queue.is_dead();
         if is_first {
@@ -70,18 +70,23 @@ impl State {
     /// A failed attempt is followed by another one, unless it was the last or the run is to end.
     fn retried(&mut self, end: End) -> End {
         let End::Failed(message) = end else { return end };
-        if self.cancel_reason.is_some() || self.is_late {
-            return End::Failed(message);
-        }
-        if let Some(recorded) = self.journal.retried_end() {
-            return recorded;
+        match self.journal.recorded_end() {
+            Some(retried @ End::Retried { .. }) => return retried.clone(),
+            Some(_) => return End::Failed(message),
+            None if self.is_ending() => return End::Failed(message),
+            None => {}
         }
         let attempt = self.failed_attempts + 1;
         let random = mix(self.seed ^ u64::from(attempt));
-        match self.retry.delay_ms(attempt, random).filter(|_| !self.journal.is_replaying()) {
+        match self.retry.delay_ms(attempt, random) {
             Some(ms) => End::Retried { message, attempt: attempt + 1, at: self.call_time().plus_ms(ms) },
             None => End::Failed(message),
         }
+    }
+
+    /// The run was cancelled or its time is over.
+    const fn is_ending(&self) -> bool {
+        self.cancel_reason.is_some() || self.is_late
     }
 
     /// Records the commands that were cancelled since the last record.
@@ -101,11 +106,17 @@ impl State {
 
     /// Records the end, once nothing is waited for any more.
     fn put_end(&mut self) -> Result<(), Stuck> {
-        let Some(Closing { end, .. }) = self.closing.clone().filter(|_| self.waited.is_empty() && self.ended.is_none())
+        let Some(Closing { end, cancel_reason, .. }) =
+            self.closing.clone().filter(|_| self.waited.is_empty() && self.ended.is_none())
         else {
             return Ok(());
         };
         let at = self.now;
+        let end = match end {
+            // Its cancellation came while children were waited for.
+            End::Retried { message, .. } if self.is_ending() => End::Failed(message),
+            end => end,
+        };
         if matches!(end, End::Continued { .. } | End::Retried { .. }) {
             let what = if matches!(end, End::Retried { .. }) { "another attempt" } else { "continue_as_new" };
             self.segment_from = self.journal.position();
@@ -120,6 +131,10 @@ impl State {
             for (name, message) in unread {
                 let event = Event::Signal { name, body: message.body, id: message.id };
                 self.journal.put(Entry::Event { at, event }, is_same_message)?;
+            }
+            // A request to cancel that came while children were waited for is one to the next segment.
+            if let Some(reason) = cancel_reason {
+                self.journal.put(Entry::Event { at, event: Event::CancelRequested { reason } }, is_same_message)?;
             }
         }
         self.ended = Some(end.clone());

@@ -159,6 +159,9 @@ impl State {
                 op.and_then(|id| self.finish(id, Ok(Body::null())))
             }
             Event::CancelRequested { reason } => {
+                if let Some(closing) = &mut self.closing {
+                    closing.cancel_reason.get_or_insert_with(|| reason.clone());
+                }
                 self.cancel_reason.get_or_insert(reason);
                 return self.cancel_run();
             }

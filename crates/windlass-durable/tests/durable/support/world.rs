@@ -333,6 +333,13 @@ impl World {
         }
     }
 
+    /// Delivers the end of the last child, which was cancelled.
+    pub(crate) fn end_cancelled_child(&mut self) {
+        let Some(Start::Child { run, .. }) = self.children.last() else { panic!("no child was started") };
+        let ended = ItemBody::ChildEnded { run: *run, outcome: Err(CallError::cancelled()) };
+        self.at(4, ended);
+    }
+
     fn child(&self, kind: &str, input: &Body) -> Outcome {
         let workflow = self.others.get(kind).unwrap_or(&self.workflow).clone();
         let mut world = Self::new(workflow, &input.read::<serde_json::Value>().unwrap());
@@ -353,7 +360,8 @@ impl World {
             return Ok(());
         }
         let host = Arc::new(NoHost { build: "b1".into() });
-        let mut run = Run::open(Opening { host, ..self.opening() })?;
+        let options = RunOptions { retry: self.retry.clone(), ..RunOptions::default() };
+        let mut run = Run::open_with(Opening { host, ..self.opening() }, options, |_| ())?;
         if complete && self.run.is_some() {
             let turn = run.turn(Vec::new(), Timestamp::from_ms(i64::MIN))?;
             assert_eq!(turn.records, [], "a replay makes what the run did not");

@@ -6,8 +6,8 @@ use super::text::state;
 use crate::reply::{Items, number, odd, time};
 use windlass_core::id::RunId;
 use windlass_core::store::{
-    NewRun, RUN_CHANGED, RUN_NOT_CLEANED_UP, RUN_NOT_ENDED, RunCommit, RunCommitted, RunCreated, RunRenewed,
-    UNREAD_MESSAGES_MAX,
+    NewRun, RUN_CHANGED, RUN_NOT_CLEANED_UP, RUN_NOT_ENDED, RUN_NOT_STUCK, RunCommit, RunCommitted, RunCreated,
+    RunRenewed, UNREAD_MESSAGES_MAX,
 };
 use windlass_core::{Error, Result};
 
@@ -76,6 +76,7 @@ pub(super) fn sent(answer: &str, run: RunId) -> Result<()> {
         ("corrupt", _) => Err(unreadable(run)),
         ("ended", letter) => Err(Error::run_ended(run, state(letter)?)),
         ("running", _) => Err(Error::run_refused(run, RUN_NOT_ENDED)),
+        ("going", _) => Err(Error::run_refused(run, RUN_NOT_STUCK)),
         ("changed", _) => Err(Error::run_refused(run, RUN_CHANGED)),
         ("full", _) => Err(Error::inbox_full(run, UNREAD_MESSAGES_MAX)),
         _ => Err(odd(answer)),

@@ -206,7 +206,8 @@ fn inbox_text(commit: &RunCommit) -> String {
 
 /// What a message does besides; `plain` if nothing.
 pub(super) fn message_flags(message: &RunMessage, plain: char) -> String {
-    let all = [(message.interrupts, 'i'), (message.reopens, 'r'), (message.terminates, 't')];
+    let all =
+        [(message.interrupts, 'i'), (message.reopens, 'r'), (message.terminates, 't'), (message.only_if_stuck, 'k')];
     let mut flags: String = all.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
     if flags.is_empty() {
         flags.push(plain);
