@@ -118,6 +118,15 @@ async fn signals_that_were_not_received_go_to_the_next_attempt() {
 }
 
 #[tokio::test]
+async fn a_replay_does_not_end_between_signals_for_the_next_attempt() {
+    let test = WorkflowTest::new().signal_at("30m", approve("ann")).signal_at("30m", approve("bob"));
+    let test = test.signal_at("30m", approve("eve")).order_matters().attempts(2).retry(hourly());
+    let run = test.crash_everywhere().run(receives, ()).await;
+    assert_eq!(run.orders, 20);
+    assert_eq!(run.output(), ["ann", "bob", "eve"]);
+}
+
+#[tokio::test]
 async fn a_signal_does_not_end_a_pause() {
     let test = WorkflowTest::new().signal_at("90m", approve("bob")).attempts(2).retry(hourly());
     let run = test.run_for("100m", receives, ()).await;
