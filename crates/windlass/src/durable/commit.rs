@@ -117,6 +117,8 @@ impl Decision<'_> {
         step.summary = self.summary();
         if step.state == RunState::Running {
             let is_due = step.segment.is_some() || lease == Lease::Handed;
+            // The deadline of the run may pass before the next attempt starts.
+            let starts_at = starts_at.map(|at| self.state.deadline.map_or(at, |deadline| at.min(deadline)));
             step.wake = if is_due { Some(starts_at.map_or(Due::Now, Due::At)) } else { self.wake() };
         }
         let keeps_lease = lease == Lease::Kept;

@@ -4,7 +4,10 @@
 
 mod behaviour;
 mod children;
+mod deadlines;
 mod examples;
+mod failures;
+mod retries;
 mod steps;
 mod wrong;
 

@@ -1,24 +1,28 @@
 //! What a simulation does with the decisions of a turn: records, jobs, children, ends.
 
-use super::mock::{Attempt, AttemptError, AttemptPath};
+use super::attempts::{MockedChild, without_jitter};
+use super::mock::OpPath;
 use super::run::SimRun;
 use super::schedule::Action;
 use super::simulation::{CallMade, Fault, JobMade, Simulation};
-use crate::error::Then;
+use bytes::Bytes;
 use std::sync::Arc;
 use windlass_core::id::{JobId, RunId};
 use windlass_core::name::Kind;
-use windlass_core::retry::RetryAdvice;
+use windlass_core::time::Timestamp;
 use windlass_durable::{
-    AnyWorkflow, CallError, CancelTarget, Chunk, End, Entry, ErrorClass, ItemBody, NextSegment, Outcome, Start, Turn,
+    AnyWorkflow, CallError, CancelTarget, Chunk, End, Entry, ErrorClass, ItemBody, NextSegment, Outcome, RunRetry,
+    Start, Turn,
 };
 
 /// A child to start.
 struct NewChild {
     run: RunId,
     kind: Kind,
-    path: AttemptPath,
+    op: OpPath,
+    input: Bytes,
     timeout_ms: Option<u64>,
+    retry: RunRetry,
 }
 
 impl Simulation {
@@ -54,10 +58,24 @@ impl Simulation {
         for job in chunk.cancel_jobs {
             self.schedule.cancel(commit, &CancelTarget::Job(job));
         }
+        for job in chunk.cancel_unclaimed {
+            self.cancel_unclaimed(index, job);
+        }
         for child in chunk.cancel_children {
             self.cancel_child(index, child);
         }
         Ok(())
+    }
+
+    /// Cancels a job unless a worker has claimed it: unless its first attempt has begun.
+    fn cancel_unclaimed(&mut self, index: usize, job: JobId) {
+        if !self.schedule.is_unclaimed(job) {
+            return;
+        }
+        self.schedule.cancel(self.commit_number(), &CancelTarget::Job(job));
+        let body = ItemBody::JobEnded { job, outcome: Err(CallError::cancelled()) };
+        let action = Action::Item { run: self.runs[index].id, body };
+        self.schedule.add(self.commit_number(), self.now, action);
     }
 
     /// The key of a command of this run, as text.
@@ -72,60 +90,55 @@ impl Simulation {
     fn start(&mut self, index: usize, start: Start) -> Result<(), Fault> {
         let (number, at_ms) = (start.number(), self.elapsed_ms());
         match start {
-            Start::Job { job, spec, due, timeouts, .. } => {
-                if timeouts.schedule_to_start_ms.is_some() || timeouts.schedule_to_close_ms.is_some() {
-                    return Err(
-                        "the workflow sets schedule_to_start or schedule_to_close, which no engine enforces yet".into(),
-                    );
-                }
+            // The executor has the timers of `schedule_to_start` and `schedule_to_close`. Mocks are never silent, so the timeout of
+            // heartbeats does not pass.
+            Start::Job { job, spec, due, .. } => {
                 let (kind, input) = (spec.kind.as_str().to_owned(), spec.payload.bytes.clone());
-                if !self.setup.mocks.lock().jobs.contains_key(&kind) {
+                let claimed_after_ms = self.setup.mocks.lock().jobs.get(&kind).map(|mock| mock.claimed_after_ms);
+                let Some(claimed_after_ms) = claimed_after_ms else {
                     return Err(no_mock_of_job(&kind, &String::from_utf8_lossy(&input)));
-                }
+                };
                 self.calls.push(CallMade { kind, input, at_ms });
                 let op = self.runs[index].op(self.key_of(index, number));
                 self.jobs.insert(job, Arc::new(JobMade { run: index, op, spec: *spec }));
-                let at = due.resolve(self.time()).max(self.time()).as_ms();
-                self.schedule.add(self.commit_number(), at, Action::Attempt { job, number: 1 });
+                // Nothing is planned for a job that no worker claims.
+                if let Some(ms) = claimed_after_ms {
+                    let at = due.resolve(self.time()).max(self.time()).plus_ms(ms).as_ms();
+                    self.schedule.add(self.commit_number(), at, Action::Attempt { job, number: 1 });
+                }
                 Ok(())
             }
-            Start::Child { run, name, kind, input, timeout_ms, .. } => {
+            Start::Child { run, name, kind, input, timeout_ms, retry, .. } => {
                 self.calls.push(CallMade { kind: kind.as_str().to_owned(), input: input.clone(), at_ms });
                 if name.is_some() && self.index_of(run).is_some() {
                     let error = CallError::new(ErrorClass::Taken, format!("the run {run} exists"));
-                    self.plan_end_of_child(index, run, 0, Err(error));
+                    self.plan_end_of_child(index, run, self.time(), Err(error));
                     return Ok(());
                 }
-                let path = AttemptPath { op: self.runs[index].op(self.key_of(index, number)), attempt: 1, input };
-                self.start_child(index, NewChild { run, kind, path, timeout_ms })
+                let (op, retry) = (self.runs[index].op(self.key_of(index, number)), without_jitter(&retry));
+                self.start_child(index, NewChild { run, kind, op, input, timeout_ms, retry })
             }
             _ => Err("the workflow starts something that the test kit does not support".into()),
         }
     }
 
     fn start_child(&mut self, parent: usize, child: NewChild) -> Result<(), Fault> {
-        let NewChild { run, kind, path, timeout_ms } = child;
-        let mocked = self.setup.mocks.lock().workflow(kind.as_str(), path.clone());
-        if let Some(Attempt { takes_ms, result, effects }) = mocked {
-            self.plan_effects(parent, effects);
-            let late = timeout_ms.filter(|timeout| *timeout < takes_ms);
-            let result = match late {
-                Some(_) => {
-                    Err(CallError { attempts: 1, ..CallError::new(ErrorClass::TimedOut, "the child timed out") })
-                }
-                None => result.map_err(|failed| failed.error),
-            };
-            self.plan_end_of_child(parent, run, late.unwrap_or(takes_ms), result);
+        let NewChild { run, kind, op, input, timeout_ms, retry } = child;
+        let (commit, now) = (self.commit_number(), self.time());
+        let deadline = timeout_ms.map(|ms| now.plus_ms(ms));
+        if self.setup.mocks.lock().workflows.contains_key(kind.as_str()) {
+            let child = MockedChild { parent, op, kind, input, retry, deadline };
+            self.mocked_children.insert(run, Arc::new(child));
+            self.start_child_attempt(run, 1);
             return Ok(());
         }
         let Some(workflow) = self.code_of(kind.as_str()) else { return Err(no_code_of_child(kind.as_str())) };
-        let (commit, now) = (self.commit_number(), self.time());
-        let child_path = format!("{}/{} segment {}", path.op.run, path.op.key, path.op.segment);
-        let child = SimRun::new(run, child_path.into(), workflow).with_input(path.input, now);
+        let child_path = format!("{}/{} segment {}", op.run, op.key, op.segment);
+        let child = SimRun::new(run, child_path.into(), workflow).with_input(input, now).with_retry(retry);
         self.runs.push(child.with_parent(parent, commit));
         self.schedule.add(commit, self.now, Action::Start { run });
-        if let Some(ms) = timeout_ms {
-            self.schedule.add(commit, now.plus_ms(ms).as_ms(), Action::Item { run, body: ItemBody::TimedOut });
+        if let Some(deadline) = deadline {
+            self.schedule.add(commit, deadline.as_ms(), Action::Item { run, body: ItemBody::TimedOut });
         }
         Ok(())
     }
@@ -135,9 +148,9 @@ impl Simulation {
         if is_own { Some(Arc::clone(&self.setup.workflow)) } else { self.setup.workflows.get(kind).cloned() }
     }
 
-    fn plan_end_of_child(&mut self, parent: usize, run: RunId, after_ms: u64, outcome: Outcome) {
+    pub(super) fn plan_end_of_child(&mut self, parent: usize, run: RunId, at: Timestamp, outcome: Outcome) {
         let action = Action::Item { run: self.runs[parent].id, body: ItemBody::ChildEnded { run, outcome } };
-        self.schedule.add(self.commit_number(), self.time().plus_ms(after_ms).as_ms(), action);
+        self.schedule.add(self.commit_number(), at.as_ms(), action);
     }
 
     fn cancel_child(&mut self, parent: usize, child: RunId) {
@@ -146,7 +159,7 @@ impl Simulation {
             let action = Action::Item { run: child, body: ItemBody::CancelRequested { reason } };
             self.schedule.add(self.commit_number(), self.now, action);
         } else if self.schedule.cancel(self.commit_number(), &CancelTarget::Child(child)) {
-            self.plan_end_of_child(parent, child, 0, Err(CallError::cancelled()));
+            self.plan_end_of_child(parent, child, self.time(), Err(CallError::cancelled()));
         }
     }
 
@@ -173,51 +186,7 @@ impl Simulation {
             End::Failed(message) => failed(ErrorClass::Failed, message),
             other => failed(ErrorClass::Failed, &other.name().to_owned()),
         };
-        self.plan_end_of_child(parent, self.runs[index].id, 0, outcome);
-    }
-
-    /// Calls the mock of a job, and plans its end or the next attempt.
-    pub(super) fn start_attempt(&mut self, job: JobId, number: u32) -> Result<(), Fault> {
-        let Some(made) = self.jobs.get(&job).cloned() else { return Ok(()) };
-        let JobMade { run, op, spec } = &*made;
-        let path = AttemptPath { op: op.clone(), attempt: number, input: spec.payload.bytes.clone() };
-        let attempt = self.setup.mocks.lock().job(spec.kind.as_str(), path);
-        let Some(Attempt { takes_ms, result, effects }) = attempt else { return Ok(()) };
-        self.plan_effects(*run, effects);
-        let late = spec.timeout_ms.filter(|timeout| *timeout < takes_ms);
-        let result = match late {
-            Some(ms) => Err(AttemptError {
-                error: CallError::new(
-                    ErrorClass::TimedOut,
-                    format!("the attempt took longer than its timeout, {ms} ms"),
-                ),
-                then: Then::Policy,
-            }),
-            None => result,
-        };
-        let ended = self.time().plus_ms(late.unwrap_or(takes_ms));
-        let pause = match &result {
-            Err(failed) if number < spec.attempts => match failed.then {
-                Then::Never => None,
-                Then::After(time) => Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-                // Without jitter: the longest pause that the policy allows.
-                Then::Policy => match spec.retry.advise(number, 0) {
-                    RetryAdvice::AfterMs(ms) => Some(ms),
-                    RetryAdvice::AskKind => Some(1_000),
-                    RetryAdvice::Never => None,
-                },
-            },
-            _ => None,
-        };
-        let (at, action) = match (pause, result) {
-            (Some(ms), _) => (ended.plus_ms(ms), Action::Attempt { job, number: number + 1 }),
-            (None, result) => {
-                let outcome = result.map_err(|failed| CallError { attempts: number, ..failed.error });
-                (ended, Action::Item { run: self.runs[*run].id, body: ItemBody::JobEnded { job, outcome } })
-            }
-        };
-        self.schedule.add(self.commit_number(), at.as_ms(), action);
-        Ok(())
+        self.plan_end_of_child(parent, self.runs[index].id, self.time(), outcome);
     }
 }
 

@@ -30,7 +30,8 @@ pub struct WorkflowRun<T> {
 /// What a workflow waits for that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Each operation in words, with its place in the source; at most 20.
+    /// Each operation in words, with its place in the source; at most 20. In the pause between two attempts of the workflow, the next
+    /// attempt.
     pub for_what: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::Arc;
-use windlass_core::job::FailureClass;
+use windlass_core::job::{Failure, FailureClass};
 use windlass_core::random::{Random, StrongRandom};
 use windlass_durable::{Body, CallError, ErrorClass, ItemBody, Outcome, PromiseToken, Signal, Span};
 
@@ -111,7 +111,12 @@ pub(super) struct AttemptError {
 impl AttemptError {
     fn of(error: &JobError) -> Self {
         let class = if error.class() == FailureClass::Timeout { ErrorClass::TimedOut } else { ErrorClass::Failed };
-        Self { error: CallError::new(class, error.to_string()), then: error.then() }
+        // As it is kept with a job.
+        let detail = error.detail_value().cloned();
+        let mut failure = Failure { detail, ..Failure::new(error.class(), error.to_string()) };
+        failure.cut();
+        let error_of_call = CallError { detail: failure.detail, ..CallError::new(class, failure.message) };
+        Self { error: error_of_call, then: error.then() }
     }
 
     /// The error of a call that is not tried again.
@@ -126,13 +131,15 @@ type Answer = Box<dyn FnMut(&[u8], &mut Outside) -> (Option<u64>, Result<Body, A
 pub(super) struct Mock {
     answer: Answer,
     pub(super) takes_ms: u64,
+    /// How long a job waits until a worker claims it; `None` if no worker ever does.
+    pub(super) claimed_after_ms: Option<u64>,
 }
 
 impl Mock {
     fn new(
         answer: impl FnMut(&[u8], &mut Outside) -> (Option<u64>, Result<Body, AttemptError>) + Send + 'static,
     ) -> Self {
-        Self { answer: Box::new(answer), takes_ms: 0 }
+        Self { answer: Box::new(answer), takes_ms: 0, claimed_after_ms: Some(0) }
     }
 
     pub(super) fn of_job<J: Job>(
@@ -161,12 +168,18 @@ impl Mock {
         Self::new(move |json_input, _| {
             let result = answer(input(&kind, json_input));
             let result = result.map(|value| json("the result of a mock", &value));
-            (None, result.map_err(|message| AttemptError::last(CallError::failed(message))))
+            let failed = |message| AttemptError { error: CallError::failed(message), then: Then::Policy };
+            (None, result.map_err(failed))
         })
     }
 
     pub(super) fn of_error(error: CallError) -> Self {
         Self::new(move |_, _| (None, Err(AttemptError::last(error.clone()))))
+    }
+
+    /// A job that no worker claims.
+    pub(super) fn unclaimed() -> Self {
+        Self { claimed_after_ms: None, ..Self::of_error(CallError::cancelled()) }
     }
 
     fn call(&mut self, input: &[u8]) -> Attempt {

@@ -3,6 +3,7 @@
 //! A simulation feeds the executor with what an engine would feed it with: ends of jobs, which mocks decide, messages at virtual
 //! times, timers. It commits every record by itself, so any prefix of a history can be opened again.
 
+mod attempts;
 mod commit;
 mod ended;
 mod host;

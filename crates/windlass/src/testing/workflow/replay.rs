@@ -5,7 +5,7 @@ use super::run::{SimRun, is_start};
 use super::simulation::{Fault, Simulation};
 use std::sync::Arc;
 use windlass_core::time::Timestamp;
-use windlass_durable::{End, Entry, NoHost, Record, Run};
+use windlass_durable::{End, Entry, NoHost, Record, Run, RunOptions};
 
 /// Up to so many events of a segment, every turn is followed by a replay.
 const EVENTS_MAX: usize = 200;
@@ -24,6 +24,12 @@ impl Simulation {
         }
         let segment = run.segments.len() - 1;
         check_prefix(run, segment, run.segment_records(segment).0.len())
+    }
+
+    /// Replays a segment that was followed by another one, up to its end: the code must end it once more in the same way.
+    pub(super) fn check_end_of_segment(&self, index: usize, segment: usize) -> Result<(), Fault> {
+        let run = &self.runs[index];
+        check_prefix(run, segment, run.segment_records(segment).1)
     }
 
     /// Replays prefixes of the segments that have more events than are replayed after every turn.
@@ -57,17 +63,19 @@ impl Simulation {
 fn check_prefix(run: &SimRun, segment: usize, cut: usize) -> Result<(), Fault> {
     let (records, own) = run.segment_records(segment);
     let started = records.iter().position(is_start);
-    if started.is_none_or(|started| cut <= started) {
+    // The copies of messages and the record of the end stand in one commit: no history ends between them.
+    if started.is_none_or(|started| cut <= started) || (own + 1..records.len()).contains(&cut) {
         return Ok(());
     }
     let host = Arc::new(NoHost { build: BUILD.to_owned() });
     let text = |what: String| Fault(format!("in a replay of {cut} records {what}\n{ADVICE}"));
-    let mut shadow = Run::open(run.opening(segment, cut, host)).map_err(|stuck| text(stuck.to_string()))?;
+    let options = RunOptions { retry: run.retry.clone(), ..RunOptions::default() };
+    let opened = Run::open_with(run.opening(segment, cut, host), options, |_| ());
+    let mut shadow = opened.map_err(|stuck| text(stuck.to_string()))?;
     if let Some(warning) = shadow.warnings().first() {
         return Err(text(warning.clone()));
     }
     let turn = shadow.turn(Vec::new(), Timestamp::from_ms(i64::MIN)).map_err(|stuck| text(stuck.to_string()))?;
-    // The end of a segment stands in one commit with copies of messages, which are events.
     let rest = records.iter().enumerate().skip(cut).take_while(|(at, record)| *at >= own || !record.is_event());
     let rest: Vec<&Record> = rest.map(|(_, record)| record).collect();
     let first_difference =
@@ -94,6 +102,9 @@ fn check_end(shadow: &Run, records: &[Record]) -> Result<(), String> {
 }
 
 fn describe(record: &Record) -> String {
+    if let Entry::End { end, .. } = &record.entry {
+        return format!("the end {end:?}");
+    }
     let place = record.place().filter(|place| !place.is_empty());
     record.describe() + &place.map(|place| format!(" at {place}")).unwrap_or_default()
 }

@@ -55,6 +55,12 @@ fn line(record: &Record, run: &SimRun, begin: Timestamp) -> String {
             format!("end of {}: {}", command(run, *of), outcome_text(outcome))
         }
         Entry::Event { event: Event::Fired { of }, .. } => format!("{} fires", command(run, *of)),
+        Entry::Event { event: Event::StartExpired { of }, .. } => {
+            format!("schedule_to_start of {} has passed", command(run, *of))
+        }
+        Entry::Event { event: Event::Expired { of, error }, .. } => {
+            format!("end of {}: {}", command(run, *of), error_text(error))
+        }
         Entry::Event { event: Event::Stepped { key, outcome, .. }, .. } => {
             format!("{key}: {}", outcome_text(outcome))
         }
@@ -73,6 +79,9 @@ fn line(record: &Record, run: &SimRun, begin: Timestamp) -> String {
             let more =
                 if of.len() > names.len() { format!(" and {} more", of.len() - names.len()) } else { String::new() };
             format!("cancels {}{more}", names.join(", "))
+        }
+        Entry::End { end: End::Retried { message, attempt, at }, .. } => {
+            format!("failed, attempt {attempt} follows at {}: {}", duration(at.ms_since(begin)), cut(message))
         }
         Entry::End { end, .. } => end_text(end),
         _ => record.describe(),
@@ -94,10 +103,13 @@ fn command(run: &SimRun, number: u64) -> String {
 fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
         Ok(body) => cut(body.as_json()),
-        Err(CallError { class, message, attempts, .. }) => {
-            format!("error ({class}, after {attempts} attempts): {}", cut(message))
-        }
+        Err(error) => error_text(error),
     }
+}
+
+fn error_text(CallError { class, message, attempts, detail }: &CallError) -> String {
+    let detail = detail.as_ref().map(|detail| format!(", detail {}", cut(&detail.to_string()))).unwrap_or_default();
+    format!("error ({class}, after {attempts} attempts): {}{detail}", cut(message))
 }
 
 pub(super) fn end_text(end: &End) -> String {

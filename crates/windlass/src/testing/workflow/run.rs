@@ -8,7 +8,8 @@ use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::time::Timestamp;
 use windlass_durable::{
-    AnyWorkflow, End, Entry, Event, Host, Limits, NextSegment, OpKind, Opening, PendingOp, Record, Run,
+    AnyWorkflow, End, Entry, Event, Host, Limits, NextSegment, OpKind, Opening, PendingOp, Record, Run, RunOptions,
+    RunRetry,
 };
 
 /// A segment of a run.
@@ -28,6 +29,7 @@ pub(super) struct SimRun {
     pub(super) path: Arc<str>,
     pub(super) parent: Option<usize>,
     pub(super) created_at: Timestamp,
+    pub(super) retry: RunRetry,
     /// The number of the commit that created it.
     pub(super) created: u64,
     pub(super) segments: Vec<Segment>,
@@ -41,9 +43,9 @@ pub(super) struct SimRun {
 impl SimRun {
     pub(super) fn new(id: RunId, path: Arc<str>, workflow: Arc<dyn AnyWorkflow>) -> Self {
         let segment = Segment { workflow, input: Bytes::new(), first: 0, begun: 0 };
-        let created_at = Timestamp::from_ms(0);
+        let (created_at, retry) = (Timestamp::from_ms(0), RunRetry::default());
         let (segments, records, commits) = (vec![segment], Vec::new(), Vec::new());
-        Self { id, path, parent: None, created_at, created: 0, segments, records, commits, live: None }
+        Self { id, path, parent: None, created_at, retry, created: 0, segments, records, commits, live: None }
     }
 
     pub(super) fn with_input(mut self, input: Bytes, created_at: Timestamp) -> Self {
@@ -51,6 +53,11 @@ impl SimRun {
             segment.input = input;
         }
         self.created_at = created_at;
+        self
+    }
+
+    pub(super) fn with_retry(mut self, retry: RunRetry) -> Self {
+        self.retry = retry;
         self
     }
 
@@ -68,6 +75,7 @@ impl SimRun {
             path: Arc::clone(&self.path),
             parent: self.parent,
             created_at: self.created_at,
+            retry: self.retry.clone(),
             created: self.created,
             segments: segments.cloned().collect(),
             records: self.records.iter().take(len).cloned().collect(),
@@ -84,7 +92,7 @@ impl SimRun {
     /// How it ended, once it has.
     pub(super) fn end(&self) -> Option<&End> {
         match self.records.last().map(|record| &record.entry) {
-            Some(Entry::End { end, .. }) if !matches!(end, End::Continued { .. }) => Some(end),
+            Some(Entry::End { end, .. }) if !matches!(end, End::Continued { .. } | End::Retried { .. }) => Some(end),
             _ => None,
         }
     }
@@ -127,10 +135,11 @@ impl SimRun {
     }
 
     /// Replays the current segment.
-    pub(super) fn open(&self, host: &Arc<TestHost>) -> Result<Run, Fault> {
+    pub(super) fn open(&self, host: &Arc<TestHost>, clock: Timestamp) -> Result<Run, Fault> {
         let host = Arc::clone(host) as Arc<dyn Host>;
         let opening = self.opening(self.segments.len() - 1, usize::MAX, host);
-        Run::open(opening).map_err(|stuck| Fault::from(format!("the run is stuck: {stuck}")))
+        let options = RunOptions { clock, retry: self.retry.clone() };
+        Run::open_with(opening, options, |_| ()).map_err(|stuck| Fault::from(format!("the run is stuck: {stuck}")))
     }
 
     pub(super) fn begin_segment(&mut self, next: NextSegment, workflow: Arc<dyn AnyWorkflow>, commit: u64) {
@@ -147,8 +156,12 @@ impl SimRun {
 
     /// What the code waits for, for people.
     pub(super) fn waits_for(&self) -> Vec<String> {
-        let pending = self.live.as_ref().map(|live| live.pending(20)).unwrap_or_default();
-        pending.iter().map(waits_for).collect()
+        let Some(live) = &self.live else { return Vec::new() };
+        let attempt = live.attempt();
+        if let Some(at) = live.next_timer().filter(|_| !live.has_started()) {
+            return vec![format!("attempt {attempt} at {at}")];
+        }
+        live.pending(20).iter().map(waits_for).collect()
     }
 }
 

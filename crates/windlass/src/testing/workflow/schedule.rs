@@ -22,6 +22,13 @@ pub(super) enum Action {
         /// The number of the attempt, from 1.
         number: u32,
     },
+    /// An attempt of a mocked child starts.
+    ChildAttempt {
+        /// The child.
+        run: RunId,
+        /// The number of the attempt, from 1.
+        number: u32,
+    },
     /// A run gets an item.
     Item {
         /// The run.
@@ -75,7 +82,9 @@ impl Schedule {
             Action::Attempt { job, .. } | Action::Item { body: ItemBody::JobEnded { job, .. }, .. } => {
                 Some(CancelTarget::Job(*job))
             }
-            Action::Item { body: ItemBody::ChildEnded { run, .. }, .. } => Some(CancelTarget::Child(*run)),
+            Action::ChildAttempt { run, .. } | Action::Item { body: ItemBody::ChildEnded { run, .. }, .. } => {
+                Some(CancelTarget::Child(*run))
+            }
             Action::Start { .. } | Action::Item { .. } => None,
         };
         self.entries.push(Entry { at, action, target, added: commit, removed: u64::MAX });
@@ -134,6 +143,12 @@ impl Schedule {
     pub(super) fn cancel(&mut self, commit: u64, target: &CancelTarget) -> bool {
         let index = self.next_of.get(target).copied();
         index.inspect(|index| self.remove(commit, *index)).is_some()
+    }
+
+    /// True for a job that has not ended and whose first attempt has not begun.
+    pub(super) fn is_unclaimed(&self, job: JobId) -> bool {
+        let next = self.next_of.get(&CancelTarget::Job(job));
+        next.is_none_or(|index| matches!(self.entries[*index].action, Action::Attempt { number: 1, .. }))
     }
 
     /// The schedule as it was after `commits` commits.

@@ -1,5 +1,6 @@
 //! One execution of a workflow and of its children in virtual time, without a store.
 
+use super::attempts::MockedChild;
 use super::host::TestHost;
 use super::mock::{Effect, Mocks, OpPath};
 use super::report::duration;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use windlass_core::id::{JobId, RunId};
 use windlass_core::job::JobSpec;
 use windlass_core::time::Timestamp;
-use windlass_durable::{AnyWorkflow, End, Item, ItemBody, Record, Turn};
+use windlass_durable::{AnyWorkflow, End, Item, ItemBody, Record, RunRetry, Turn};
 
 /// Events after which a test fails: it does not end.
 const EVENTS_MAX: u64 = 1_000_000;
@@ -21,6 +22,8 @@ pub(super) struct Setup {
     pub(super) workflow: Arc<dyn AnyWorkflow>,
     pub(super) input: bytes::Bytes,
     pub(super) begin: Timestamp,
+    /// How often the workflow under test is started again when it fails.
+    pub(super) retry: RunRetry,
     /// Workflows whose code runs, by kind.
     pub(super) workflows: HashMap<String, Arc<dyn AnyWorkflow>>,
     /// Items of the workflow, by their time since the begin.
@@ -84,6 +87,7 @@ pub(super) struct Simulation {
     pub(super) runs: Vec<SimRun>,
     pub(super) schedule: Schedule,
     pub(super) jobs: HashMap<JobId, Arc<JobMade>>,
+    pub(super) mocked_children: HashMap<RunId, Arc<MockedChild>>,
     pub(super) now: i64,
     /// The time of each commit.
     pub(super) commit_times: Vec<i64>,
@@ -99,7 +103,7 @@ impl Simulation {
     pub(super) fn new(setup: Arc<Setup>, mode: Mode) -> Self {
         let begin = setup.begin.as_ms();
         let root = SimRun::new(RunId::named("the workflow under test"), "".into(), Arc::clone(&setup.workflow));
-        let root = root.with_input(setup.input.clone(), setup.begin);
+        let root = root.with_input(setup.input.clone(), setup.begin).with_retry(setup.retry.clone());
         let mut schedule = Schedule::new(mode.order_seed);
         schedule.add(0, begin, Action::Start { run: root.id });
         for (after_ms, body) in &setup.items {
@@ -112,6 +116,7 @@ impl Simulation {
             runs: vec![root],
             schedule,
             jobs: HashMap::new(),
+            mocked_children: HashMap::new(),
             now: begin,
             commit_times: Vec::new(),
             calls: Vec::new(),
@@ -132,6 +137,7 @@ impl Simulation {
             runs: runs.collect(),
             schedule: self.schedule.after(commits),
             jobs: self.jobs.clone(),
+            mocked_children: self.mocked_children.clone(),
             now: now.unwrap_or(self.setup.begin.as_ms()),
             commit_times: self
                 .commit_times
@@ -235,7 +241,13 @@ impl Simulation {
             }
             Action::Attempt { job, number } => {
                 self.schedule.remove(self.commit_number(), entry);
-                self.start_attempt(job, number)
+                self.start_attempt(job, number);
+                Ok(())
+            }
+            Action::ChildAttempt { run, number } => {
+                self.schedule.remove(self.commit_number(), entry);
+                self.start_child_attempt(run, number);
+                Ok(())
             }
             Action::Item { run, body } => {
                 let index = self.index_of(run).filter(|index| self.runs[*index].live.is_some());
@@ -252,7 +264,7 @@ impl Simulation {
 
     /// Opens a run: one that starts, or one that was lost in a crash.
     fn open(&mut self, index: usize) -> Result<(), Fault> {
-        let run = self.runs[index].open(&self.setup.host)?;
+        let run = self.runs[index].open(&self.setup.host, self.time())?;
         self.setup.host.note_probe(run.probe());
         self.runs[index].live = Some(run);
         self.turn(index, Vec::new())
@@ -262,6 +274,7 @@ impl Simulation {
         let now = self.time();
         let (at, item) = (duration(self.elapsed_ms()), items.first().map(|item| item.body.clone()));
         let Some(live) = self.runs[index].live.as_mut() else { return Ok(()) };
+        live.set_clock(now);
         let turn = live.turn(items, now).map_err(|stuck| {
             // The records of this turn are lost: the history does not show the event.
             let after = item.map(|body| format!(" after {}", self.describe(&body))).unwrap_or_default();
@@ -293,8 +306,12 @@ impl Simulation {
             self.poke(index, &turn)?;
         }
         let has_records = !turn.records.is_empty();
+        let (segment, begins_segment) = (self.runs[index].segments.len() - 1, turn.next.is_some());
         self.commit(index, turn)?;
-        if self.mode.shadows && has_records { self.check_shadow(index) } else { Ok(()) }
+        if !self.mode.shadows || !has_records {
+            return Ok(());
+        }
+        if begins_segment { self.check_end_of_segment(index, segment) } else { self.check_shadow(index) }
     }
 
     fn poke(&mut self, index: usize, turn: &Turn) -> Result<(), Fault> {

@@ -1,6 +1,7 @@
 //! The builder of a test.
 
 use super::super::bed::BEGIN;
+use super::attempts::without_jitter;
 use super::ended::{Waiting, WorkflowRun, result_of};
 use super::host::run_there;
 use super::mock::{Mock, Mocks, Outside, StepMock, json, signal_item};
@@ -14,9 +15,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
 use windlass_durable::{
-    AnyWorkflow, BoxError, CallError, ItemBody, Running, Signal, Span, Wf, Workflow, kind_of, typed,
+    AnyWorkflow, BoxError, CallError, ItemBody, RunRetry, Running, Signal, Span, Wf, Workflow, kind_of, typed,
 };
 
 /// How many other orders of simultaneous events are tried.
@@ -59,6 +61,7 @@ pub struct WorkflowTest {
     workflows: HashMap<String, Arc<dyn AnyWorkflow>>,
     items: Vec<(u64, ItemBody)>,
     begin: Timestamp,
+    retry: RunRetry,
     checks: Checks,
 }
 
@@ -88,6 +91,7 @@ impl WorkflowTest {
             workflows: HashMap::new(),
             items: Vec::new(),
             begin: BEGIN,
+            retry: RunRetry::default(),
             checks,
         }
     }
@@ -98,8 +102,9 @@ impl WorkflowTest {
         self
     }
 
-    /// Mocks a job. Each attempt calls the closure, with the attempts, the pauses and the timeout that the call asks for; a
-    /// [`JobError::fatal`] is not tried again. An attempt takes no time; see [`takes`](Self::takes).
+    /// Mocks a job. Each attempt calls the closure, with the attempts, the pauses and the timeouts that the call asks for; a
+    /// [`JobError::fatal`] is not tried again. A worker claims the job at once, and an attempt takes no time; see
+    /// [`claimed_after`](Self::claimed_after) and [`takes`](Self::takes).
     pub fn mock<J: Job>(self, mut answer: impl FnMut(J) -> Result<J::Output, JobError> + Send + 'static) -> Self {
         self.add_job(J::KIND.to_owned(), Mock::of_job::<J>(move |job, _| (None, answer(job))))
     }
@@ -127,6 +132,12 @@ impl WorkflowTest {
     /// Lets all calls of a job end with this error, without further attempts.
     pub fn mock_error<J: Job>(self, error: CallError) -> Self {
         self.add_job(J::KIND.to_owned(), Mock::of_error(error))
+    }
+
+    /// Lets no worker ever claim jobs of this type. A call ends when its `schedule_to_start` or its `schedule_to_close` passes, or when
+    /// it is cancelled.
+    pub fn mock_unclaimed<J: Job>(self) -> Self {
+        self.add_job(J::KIND.to_owned(), Mock::unclaimed())
     }
 
     /// Mocks a job of a kind that is named at run time.
@@ -162,6 +173,27 @@ impl WorkflowTest {
         self
     }
 
+    /// Sets how much virtual time a job of the last mock waits until a worker claims it for its first attempt, counted from the call
+    /// and its delay. If its `schedule_to_start` passes before, the job never starts.
+    ///
+    /// # Panics
+    ///
+    /// When the last mock is not one of a job, and on text that is not a duration.
+    #[expect(clippy::panic, reason = "a mistake in a test is a panic")]
+    #[track_caller]
+    pub fn claimed_after(mut self, time: impl Span) -> Self {
+        let ms = time.to_ms();
+        let mock = match &self.last {
+            Last::Job(kind) => self.mocks.jobs.get_mut(kind),
+            _ => None,
+        };
+        match mock {
+            Some(mock) => mock.claimed_after_ms = Some(ms),
+            None => panic!("`claimed_after` follows the mock of a job"),
+        }
+        self
+    }
+
     /// Runs the code of a child workflow, or of the workflow as which a run continues. The code of the workflow under test needs
     /// no registration.
     pub fn workflow<W: Workflow>(self, workflow: impl FnOnce(Wf, W::Input) -> Running<W>) -> Self {
@@ -174,7 +206,7 @@ impl WorkflowTest {
         self
     }
 
-    /// Mocks a child workflow.
+    /// Mocks a child workflow. Each attempt of the child calls the closure, with the attempts and the pauses that its parent asks for.
     pub fn mock_workflow<W: Workflow>(
         mut self,
         _workflow: impl FnOnce(Wf, W::Input) -> Running<W>,
@@ -244,7 +276,7 @@ impl WorkflowTest {
         self.item_at(time.to_ms(), ItemBody::CancelRequested { reason: reason.into() })
     }
 
-    /// Sets the timeout of the run.
+    /// Sets the timeout of the run, over all attempts.
     ///
     /// # Panics
     ///
@@ -252,6 +284,39 @@ impl WorkflowTest {
     #[track_caller]
     pub fn timeout(self, time: impl Span) -> Self {
         self.item_at(time.to_ms(), ItemBody::TimedOut)
+    }
+
+    /// Sets how often the code of the workflow may be tried; once by default. See [`Start::attempts`](crate::durable::Start::attempts).
+    /// The pauses between attempts have no jitter.
+    ///
+    /// # Panics
+    ///
+    /// On a number that a start refuses.
+    #[track_caller]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.retry.attempts = Some(attempts);
+        self.with_checked_retry()
+    }
+
+    /// Sets how long to wait between the attempts of the workflow; by default 1 s, doubling up to 1 h. It sets three attempts unless
+    /// [`attempts`](Self::attempts) sets another number.
+    ///
+    /// # Panics
+    ///
+    /// On a policy that a start refuses.
+    #[track_caller]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry.policy = Some(policy);
+        self.with_checked_retry()
+    }
+
+    #[expect(clippy::panic, reason = "a mistake in a test is a panic")]
+    #[track_caller]
+    fn with_checked_retry(self) -> Self {
+        match self.retry.check() {
+            Ok(()) => self,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Sets the time of the start.
@@ -381,10 +446,11 @@ impl WorkflowTest {
         input: windlass_durable::Body,
         until_ms: Option<u64>,
     ) -> Observed {
-        let Self { mocks, workflows, items, begin, checks, .. } = self;
+        let Self { mocks, workflows, items, begin, retry, checks, .. } = self;
+        let retry = without_jitter(&retry);
         let executed = run_there(checks.seed, move |host| {
             let (input, mocks) = (input.into_bytes(), Mutex::new(mocks));
-            let setup = Setup { workflow, input, begin, workflows, items, mocks, host, until_ms };
+            let setup = Setup { workflow, input, begin, retry, workflows, items, mocks, host, until_ms };
             execute(&Arc::new(setup), &checks)
         });
         match executed.await {
