@@ -3,7 +3,8 @@
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; id, handle
 -- Answers `ended` when it has ended or is not there, else `waits`
--- Bounds  none needed
+-- Bounds  256 handles of each: a run may be open for months, and processes that have ended stay in the list. Whoever waits looks again by
+--         itself from time to time, so the oldest one may be dropped
 
 local id, handle = E.arg(), E.arg()
 if match(id, '^r') then
@@ -14,8 +15,11 @@ else
   if not j or j.broken or j.state == 'S' or j.state == 'F' or j.state == 'C' then return 'ended' end
 end
 local known = call('HGET', E.WATCH, id) or ''
+local count = 0
 for other in gmatch(known, '%S+') do
   if other == handle then return 'waits' end
+  count = count + 1
 end
+if count >= 256 then known = match(known, '^%S+ (.*)$') end
 call('HSET', E.WATCH, id, known == '' and handle or known .. ' ' .. handle)
 return 'waits'

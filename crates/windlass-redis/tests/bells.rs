@@ -174,6 +174,7 @@ fn slow_new_work_wakes_another_process_on_a_cluster() {
                 waiting.wakes(done, by).await;
             }
             let id = enqueue(&scene.doer, vec![job()]).await[0];
+            waiters_are_bounded(&scene, id).await;
             ends_are_heard(&scene, id).await;
         }
     });
@@ -370,6 +371,31 @@ fn the_dead_are_skipped() {
         enqueue(&scene.doer, vec![job()]).await;
         living.wakes(done, "a job that seven dead ones waited for").await;
     });
+}
+
+/// Processes that have waited for a run and ended stay in the list of those who wait.
+async fn waiters_are_bounded(scene: &Scene, id: windlass_core::id::JobId) {
+    let watched = |command: &str| Command::new(command).arg(scene.key("watch")).arg(id.to_string());
+    let handles: Vec<String> = (0..256).map(|n| format!("gone{n}")).collect();
+    scene.raw.command(&watched("HSET").arg(handles.join(" "))).await.unwrap();
+    let store = scene.open();
+    let wait = tokio::spawn(async move { store.wait(WaitFor::Job(id)).await });
+    timeout(HANG_GUARD, async {
+        loop {
+            let Value::BulkString(found) = scene.raw.command(&watched("HGET")).await.unwrap() else { panic!() };
+            let found = String::from_utf8(found.to_vec()).unwrap();
+            if !found.ends_with("gone255") {
+                assert_eq!(found.split(' ').count(), 256);
+                assert!(found.starts_with("gone1 "), "the oldest one was dropped");
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("it is registered");
+    wait.abort();
+    scene.raw.command(&watched("HDEL")).await.unwrap();
 }
 
 /// A job ends on one handle while others wait for it.

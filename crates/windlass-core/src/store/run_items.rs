@@ -66,7 +66,8 @@ impl RunItem {
             Self::Message { body, .. } => body.len(),
             Self::JobEnded(end) => {
                 let outputs: usize = end.outputs.iter().map(|(key, value)| key.len() + value.len()).sum();
-                outputs + text(&end.error) + payload(&end.result)
+                let detail = end.detail.as_ref().map_or(0, |detail| detail.to_string().len());
+                outputs + text(&end.error) + detail + payload(&end.result)
             }
             Self::RunEnded(end) => text(&end.error) + payload(&end.result),
             Self::ChildRefused { reason, .. } => reason.len(),

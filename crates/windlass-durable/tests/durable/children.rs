@@ -145,6 +145,21 @@ fn open_work_is_read_from_the_history() {
     assert_eq!(work.children[0].1, ParentClosePolicy::Abandon);
 }
 
+/// The record that cancels the job may stand in the next commit, before which the run may be terminated.
+#[test]
+fn the_job_of_an_expired_call_is_open_until_its_cancellation_is_recorded() {
+    let mut expires = world(wf(|wf| async move { Ok(json!(wf.call(A(1)).schedule_to_close("1s").await.is_ok())) }));
+    expires.activity = Arc::new(|_| (5_000, Ok(body(&1))));
+    expires.chunk = 1;
+    let mut open = Vec::new();
+    expires.crash = Box::new(|_| true);
+    while expires.ended().is_none() {
+        expires.step().unwrap();
+        open.push((expires.history.len(), OpenWork::of(0, &expires.history).jobs.len()));
+    }
+    assert_eq!(open, [(1, 0), (2, 1), (3, 1), (4, 0), (5, 0)], "{}", expires.print());
+}
+
 #[test]
 fn a_workflow_that_waits_for_itself_is_refused() {
     let id = RunId::named("self");

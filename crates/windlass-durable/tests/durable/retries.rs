@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 use windlass_core::retry::RetryPolicy;
 use windlass_core::time::Timestamp;
-use windlass_durable::{CallError, End, ItemBody, ParentClosePolicy, Run, RunRetry, select};
+use windlass_durable::{CallError, End, Item, ItemBody, ParentClosePolicy, Run, RunOptions, RunRetry, select};
 
 fn retry(attempts: u32) -> RunRetry {
     RunRetry { attempts: Some(attempts), policy: Some(RetryPolicy::Fixed { delay_ms: 1_000 }) }
@@ -158,6 +158,25 @@ fn a_run_that_is_cancelled_while_a_failed_attempt_waits_for_children_is_not_trie
             assert_eq!(ended, State::Ended(End::Failed("declined".into())), "{}", fails.print());
         }
     }
+}
+
+#[test]
+fn an_attempt_that_begins_after_the_deadline_starts_nothing() {
+    let mut fails = world(wf(|wf| async move {
+        wf.call(A(1)).await?;
+        Err("it fails".into())
+    }));
+    fails.retry = retry(3);
+    while fails.segments.len() < 2 {
+        fails.step().unwrap();
+    }
+    let options = RunOptions { retry: fails.retry.clone(), ..RunOptions::default() };
+    let mut run = Run::open_with(fails.opening(), options, |_| ()).unwrap();
+    let late = Item { number: None, at: Timestamp::from_ms(500), body: ItemBody::TimedOut };
+    // No engine was there for long.
+    let turn = run.turn(vec![late], Timestamp::from_ms(60_000)).unwrap();
+    assert!(matches!(turn.ended, Some(End::TimedOut(_))), "{:?}", turn.ended);
+    assert_eq!(turn.starts, []);
 }
 
 #[test]

@@ -156,6 +156,9 @@ impl<W> RunHandle<W> {
                 wait_for_end(self.client.store().as_ref(), self.id).await;
                 match self.view(read).await {
                     Ok(view) if view.run.state.is_terminal() => return Ok(view),
+                    Ok(RunView { run: Run { damaged: Some(damage), .. }, .. }) => {
+                        return Err(Error::corrupt(format!("the run {}: {damage}", self.id)));
+                    }
                     Ok(_) => unavailable = None,
                     Err(error) if error.is_retryable() => unavailable = Some(error),
                     Err(error) => return Err(error),

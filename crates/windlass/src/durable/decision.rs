@@ -107,7 +107,7 @@ impl<'d> Decision<'d> {
                     let open = open_targets(self.state, &items);
                     items.extend(lost_ends(open, self.turn).await?);
                 }
-                match self.check_length() {
+                match self.check_length_or_find_cap().await? {
                     Ok(()) => self.run_turn(items).await?,
                     Err(stuck) => Err(stuck),
                 }
@@ -123,8 +123,8 @@ impl<'d> Decision<'d> {
             decided = match self.commit(run, turn).await? {
                 Committed::Released => return Ok(Ok(())),
                 Committed::Kept => match self.check_length() {
-                    // A step that has begun should not be begun again.
-                    Err(stuck) if !self.has_begun_steps() => Err(stuck),
+                    // A step that has begun should not be begun again, if that is possible.
+                    Err(stuck) if !self.has_begun_steps() || self.is_far_too_long() => Err(stuck),
                     _ => self.wait_and_run_turn(&listener).await?,
                 },
                 Committed::Refused { step_ends } => self.redo_refused_turn(step_ends).await?,
@@ -277,8 +277,11 @@ impl<'d> Decision<'d> {
         if messages.iter().filter_map(|item| item.number).all(|number| self.offered.contains(&number)) {
             self.refusals = REFUSALS_MAX;
         }
-        let items = messages.into_iter().chain(others).chain(step_ends).collect();
-        self.run_turn(items).await
+        let others: Vec<Item> = others.into_iter().chain(step_ends).collect();
+        // A timer that was not due before the others is not due before the messages in front of them.
+        let oldest = others.iter().map(|item| item.at).min();
+        let in_front = |item: Item| Item { at: oldest.map_or(item.at, |oldest| item.at.min(oldest)), ..item };
+        self.run_turn(messages.into_iter().map(in_front).chain(others).collect()).await
     }
 
     async fn stored_history(&mut self) -> Result<Vec<Record>> {

@@ -36,6 +36,8 @@ pub enum Discard {
     Unreadable,
     /// The one with this number in the inbox.
     Item(u64),
+    /// The one that this record has, if it is the one that the reason names.
+    Record(u64),
     /// The oldest signal of this name in the inbox.
     Signal(String),
 }
@@ -131,11 +133,14 @@ impl<W> RunHandle<W> {
         match which {
             Discard::Item(number) => self.find_item(run.id, |item, _| item.number == *number).await,
             Discard::Signal(name) => self.find_item(run.id, |_, found| found.signal.as_ref() == Some(name)).await,
-            Discard::Unreadable => {
+            Discard::Unreadable | Discard::Record(_) => {
                 let reason = run.stuck.as_deref().unwrap_or_default();
                 let message = Unreadable::of_reason(reason).ok_or_else(|| {
                     Error::run_refused(run.id, format!("is stuck for a reason that names no message: {reason}"))
                 })?;
+                if matches!(which, Discard::Record(number) if message.record != Some(*number)) {
+                    return Err(changed(run.id));
+                }
                 match (message.record.filter(|record| *record < run.history_len), message.item) {
                     (Some(_), _) if message.was_received => Err(Error::run_refused(run.id, RECEIVED)),
                     (Some(record), _) => self.find_record(run, record).await,
@@ -154,7 +159,7 @@ impl<W> RunHandle<W> {
             if let Some((_, found)) = messages.into_iter().find(|(item, found)| is_it(item, found)) {
                 return Ok(found);
             }
-            if view.inbox_to <= from || view.inbox.is_empty() {
+            if view.inbox_to <= from {
                 break;
             }
             from = view.inbox_to;

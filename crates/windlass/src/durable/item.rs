@@ -50,14 +50,17 @@ fn message(id: Option<String>, text: &str) -> Result<Option<ItemBody>, String> {
 }
 
 pub(super) fn job_ended(end: JobEnd) -> ItemBody {
-    let JobEnd { job, state, attempt, error, class, detail, result, .. } = end;
+    let JobEnd { job, state, attempt, claimed_at, error, class, detail, result, .. } = end;
     let failed = |class, text: &str| {
         let message = error.clone().unwrap_or_else(|| text.to_owned());
         Err(CallError { attempts: attempt, detail: detail.clone(), ..CallError::new(class, message) })
     };
     let outcome = match state {
         Some(State::Succeeded) => value(result),
-        Some(State::Cancelled) => Err(CallError { attempts: attempt, ..CallError::cancelled() }),
+        // An attempt may have been given back. The job was claimed all the same.
+        Some(State::Cancelled) => {
+            Err(CallError { attempts: attempt.max(claimed_at.is_some().into()), ..CallError::cancelled() })
+        }
         None => failed(ErrorClass::Failed, "its job was removed"),
         Some(_) if detail.as_ref() == Some(&too_large_detail()) => {
             failed(ErrorClass::TooLarge, "its result is too large").map_err(|error| CallError { detail: None, ..error })
@@ -93,4 +96,30 @@ fn value(result: Option<Payload>) -> Outcome {
     }
     Body::from_json(&result.bytes)
         .map_err(|error| CallError::new(ErrorClass::Invalid, format!("its result is not JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::id::JobId;
+
+    #[test]
+    fn a_cancelled_job_that_was_claimed_has_an_attempt_even_if_it_was_given_back() {
+        for (claimed_at, attempts) in [(None, 0), (Some(Timestamp::from_ms(4)), 1)] {
+            let end = JobEnd {
+                job: JobId::from_parts(1, 1),
+                state: Some(State::Cancelled),
+                attempt: 0,
+                claimed_at,
+                at: Timestamp::from_ms(5),
+                error: None,
+                class: None,
+                detail: None,
+                outputs: Default::default(),
+                result: None,
+            };
+            let ItemBody::JobEnded { outcome: Err(error), .. } = job_ended(end) else { panic!("a job has ended") };
+            assert_eq!((error.class, error.attempts), (ErrorClass::Cancelled, attempts));
+        }
+    }
 }

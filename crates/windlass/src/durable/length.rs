@@ -4,12 +4,16 @@
 //! The record of a raised cap stands in the history, so that every engine finds it.
 
 use super::decision::Decision;
+use super::item::item_of;
 use super::kind::CodeState;
+use windlass_core::store::RunRead;
 use windlass_durable::record::{Entry, Event, Record};
 use windlass_durable::{Item, ItemBody, Run, Stuck, Turn};
 
 /// From this length of a segment on there is a hint.
 const HINT: u64 = 10_000;
+/// Pages of an inbox that are looked through for a raised cap. An inbox holds 10,000 messages, and the ends of jobs.
+const INBOX_PAGES_MAX: u32 = 1_000;
 
 /// The last raised cap in these records.
 pub(super) fn raised_cap(records: &[Record]) -> Option<u64> {
@@ -31,10 +35,37 @@ impl CodeState {
 }
 
 impl Decision<'_> {
+    /// The length of the segment, and how long it may be.
+    fn length_and_cap(&self) -> (u64, u64) {
+        let length = self.turn.history_len().saturating_sub(self.state.first);
+        (length, self.state.cap.unwrap_or(0).max(self.turn.history_cap()))
+    }
+
+    /// Like [`check_length`](Self::check_length). A raised cap may stand far behind in the inbox.
+    pub(super) async fn check_length_or_find_cap(&mut self) -> windlass_core::Result<Result<(), Stuck>> {
+        let mut from = self.turn.claimed().inbox_to;
+        for _ in 0..INBOX_PAGES_MAX {
+            if self.check_length().is_ok() {
+                break;
+            }
+            let read = RunRead { inbox_from: Some(from), ..RunRead::brief(self.state.id) };
+            let Some(view) = self.turn.read(read).await?.filter(|view| view.inbox_to > from) else { break };
+            from = view.inbox_to;
+            let items: Vec<Item> = view.inbox.into_iter().filter_map(|item| item_of(item).ok()?).collect();
+            self.state.note_caps(&items);
+        }
+        Ok(self.check_length())
+    }
+
+    /// The segment is twice as long as it may be.
+    pub(super) fn is_far_too_long(&self) -> bool {
+        let (length, cap) = self.length_and_cap();
+        length / 2 >= cap
+    }
+
     /// Refuses to execute the run any further if its segment is too long.
     pub(super) fn check_length(&self) -> Result<(), Stuck> {
-        let length = self.turn.history_len().saturating_sub(self.state.first);
-        let cap = self.state.cap.unwrap_or(0).max(self.turn.history_cap());
+        let (length, cap) = self.length_and_cap();
         if length < cap {
             return Ok(());
         }

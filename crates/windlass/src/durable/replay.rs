@@ -9,7 +9,8 @@ use windlass_core::store::Run as StoredRun;
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{
-    AnyWorkflow, Entry, Limits, NoHost, Opening, PendingOp, Record, Run, Running, Stuck, Wf, Workflow, decode_history,
+    AnyWorkflow, Entry, Limits, NoHost, Opening, PendingOp, Record, Run, RunOptions, RunRetry, Running, Stuck, Wf,
+    Workflow, decode_history,
 };
 
 /// The stack of the thread that executes the code, as in workers.
@@ -95,16 +96,16 @@ impl Replay {
 
     /// The same with a workflow without types. Its kind must be that of the run.
     pub fn against_any(&self, workflow: Arc<dyn AnyWorkflow>) -> std::result::Result<Replayed, ReplayError> {
-        let opening = self.opening(workflow)?;
+        let (opening, retry) = self.opening(workflow)?;
         // A thread without a tokio context and with a large stack, as in workers.
         let thread = std::thread::Builder::new().name("replay".to_owned()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(move || replay(opening));
+        let thread = thread.spawn(move || replay(opening, retry));
         let thread = thread.map_err(|error| Error::no_thread(&error))?;
         let replayed = thread.join().map_err(|_| Error::corrupt("the executor of workflows panicked"))?;
         replayed.map_err(ReplayError::Stuck)
     }
 
-    fn opening(&self, workflow: Arc<dyn AnyWorkflow>) -> Result<Opening> {
+    fn opening(&self, workflow: Arc<dyn AnyWorkflow>) -> Result<(Opening, RunRetry)> {
         let RunExport { run, definition, input, history, .. } = &self.export;
         if workflow.kind() != run.kind.as_str() {
             let why = format!("is of the kind `{}`, and the workflow is `{}`", run.kind, workflow.kind());
@@ -116,7 +117,7 @@ impl Replay {
         let history: Vec<Record> = decode_history(entries.map(|entry| &entry.entry.bytes))
             .map_err(|error| Error::corrupt(format!("the history from {} on: {error}", run.segment_from)))?;
         self.check_until(run)?;
-        Ok(Opening {
+        let opening = Opening {
             workflow,
             id: run.id,
             input: input.bytes.clone(),
@@ -125,7 +126,8 @@ impl Replay {
             limits: Limits::default(),
             first: run.segment_from,
             history,
-        })
+        };
+        Ok((opening, definition.retry))
     }
 
     fn check_until(&self, run: &StoredRun) -> Result<()> {
@@ -139,10 +141,10 @@ impl Replay {
     }
 }
 
-fn replay(opening: Opening) -> std::result::Result<Replayed, Stuck> {
+fn replay(opening: Opening, retry: RunRetry) -> std::result::Result<Replayed, Stuck> {
     let until = opening.first + opening.history.len() as u64;
     let now = last_time(&opening.history).unwrap_or(opening.created_at);
-    let mut run = Run::open(opening)?;
+    let mut run = Run::open_with(opening, RunOptions { clock: now, retry }, |_| ())?;
     let has_ended = run.ended().is_some();
     let adds = if has_ended { Vec::new() } else { run.turn(Vec::new(), now)?.records };
     Ok(Replayed { until, waits_for: run.pending(PENDING_MAX), adds, has_ended, warnings: run.warnings() })

@@ -1,6 +1,6 @@
 //! What keeps a code run right when something unusual has happened to it, on the virtual clock.
 
-use super::support;
+use super::{Charge, support};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass::core::id::RunId;
 use windlass::core::name::{Kind, WorkerId};
 use windlass::core::store::{
-    RUN_PART_BYTES_MAX, Run, RunClaim, RunCommit, RunMessage, RunRead, RunState, RunStep, Store,
+    RUN_PART_BYTES_MAX, Run, RunClaim, RunCommit, RunMessage, RunRead, RunState, RunStep, Store, Wrap, Wrapped,
 };
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{AnyWorkflow, Error, RunHandle, Signal, Wf, select, typed, workflow};
@@ -116,6 +116,56 @@ async fn a_message_that_comes_after_a_timer_is_due_does_not_come_before_it() {
     test.advance(Duration::from_secs(2)).await;
     engine.settle().await.unwrap();
     assert_eq!(result(&run).await, "late");
+}
+
+#[workflow]
+async fn pays(wf: Wf, _: ()) -> Result<String, Error> {
+    Ok(match wf.call(Charge { order: 1 }).schedule_to_close("30s").await {
+        Ok(cents) => format!("paid {cents}"),
+        Err(error) => error.message,
+    })
+}
+
+/// A message arrives while the end of a run is committed.
+struct SendsBeforeCommit(Arc<dyn Store>, RunId);
+
+#[async_trait::async_trait]
+impl Wrap for SendsBeforeCommit {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn commit_runs(
+        &self,
+        commits: Vec<RunCommit>,
+    ) -> windlass::Result<Vec<windlass::Result<windlass::core::store::RunCommitted>>> {
+        if commits.iter().any(|commit| commit.requires_read_messages) {
+            let signal = RunMessage::new(self.1, r#"{"say":"signal","name":"noise","body":null}"#);
+            self.0.send_to_runs(vec![signal]).await?.remove(0)?;
+        }
+        self.0.commit_runs(commits).await
+    }
+}
+
+/// The turn is made again with the message in front of the end of the job, which is older.
+#[tokio::test]
+async fn a_message_that_refuses_an_end_does_not_make_a_call_late_that_ended_in_time() {
+    let test = TestBed::new();
+    let run = test.client().start(pays, ()).await.unwrap();
+    engine(test.store(), typed(pays)).settle().await.unwrap();
+    let worker = Worker::builder(test.store()).queue("shop").handle(super::charge).without_runs();
+    let worker = support::Running::start(worker);
+    super::stores::until("the job has ended", || async {
+        let view = view(&*test.store(), run.id()).await;
+        (view.inbox_len > 0).then_some(())
+    })
+    .await;
+    worker.drain().await;
+    test.advance(Duration::from_secs(600)).await;
+    let store = Arc::new(Wrapped(SendsBeforeCommit(test.store(), run.id())));
+    engine(store, typed(pays)).settle().await.unwrap();
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok("paid 10".to_owned()));
+    assert!(view(&*test.store(), run.id()).await.history_len >= 5, "the message is in the history");
 }
 
 #[workflow]

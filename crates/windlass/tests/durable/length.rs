@@ -3,6 +3,7 @@
 use super::stores::{Opened, memory, on_every_store};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use windlass::core::store::RunState;
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, RunHandle, Signal, Wf, typed, workflow};
@@ -81,6 +82,53 @@ async fn a_run_of_local_steps_alone_stops_at_the_cap() {
     let run = on.client.start(steps_without_end, ()).await.unwrap();
     let stuck = on.stuck(&run).await;
     assert!(stuck.contains("its history has 100 records"), "{stuck}");
+    running.drain().await;
+}
+
+/// A claim hands out a thousand items.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_that_is_raised_behind_a_long_inbox_holds() {
+    let on = memory();
+    let mut engine = engine(&on);
+    let run = on.client.start(counts_ticks, 2_500).await.unwrap();
+    let sent = tick(&on, &mut engine, &run).await;
+    for _ in sent..2_500 {
+        run.signal(Tick {}).await.unwrap();
+    }
+    run.resume_with_cap(3_000).await.unwrap();
+    engine.settle().await.unwrap();
+    assert_eq!(run.result(HANG_GUARD).await.unwrap().unwrap(), Ok(2_500));
+}
+
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+#[workflow]
+async fn counts_beside_a_step(wf: Wf, _: ()) -> Result<(), Error> {
+    let never = wf.run_ok("never", async || {
+        HAS_BEGUN.store(true, Ordering::SeqCst);
+        std::future::pending::<()>().await;
+    });
+    let ticks = async { while wf.recv::<Tick>().await.is_ok() {} };
+    windlass::durable::join!(never, ticks).0?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_local_step_lets_a_history_grow_to_twice_the_cap() {
+    let on = memory();
+    let running = on.start(on.worker("a").workflow(counts_beside_a_step).history_cap(20));
+    let run = on.client.start(counts_beside_a_step, ()).await.unwrap();
+    super::stores::until("the step has begun", || async { HAS_BEGUN.load(Ordering::SeqCst).then_some(()) }).await;
+    for (sent, length) in [(30, 31), (30, 61)] {
+        assert_eq!(on.view(&run).await.stuck, None);
+        for _ in 0..sent {
+            run.signal(Tick {}).await.unwrap();
+        }
+        let is_long = || async { (on.view(&run).await.history_len >= length).then_some(()) };
+        super::stores::until("the signals are recorded", is_long).await;
+    }
+    let stuck = on.stuck(&run).await;
+    assert!(stuck.contains("its history has 61 records"), "{stuck}");
     running.drain().await;
 }
 

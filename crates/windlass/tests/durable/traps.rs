@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use windlass::core::name::{Kind, WorkerId};
 use windlass::core::store::{
-    RunClaim, RunCommit, RunMessage, RunRead, RunState, RunStep, RunView, Store, Wrap, Wrapped,
+    RunClaim, RunCommit, RunMessage, RunRead, RunState, RunStep, RunView, Store, WaitFor, Wrap, Wrapped,
 };
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{CallError, Error, ReusePolicy, Signal, Wf, select, typed, workflow};
@@ -305,7 +305,39 @@ async fn waiting_for_a_result_does_not_read_the_history(on: Opened) {
     running.drain().await;
 }
 
-/// A wait that nothing ends looks once a second, by the virtual clock.
+/// Every run is damaged.
+struct Damaged(Arc<dyn Store>);
+
+#[async_trait::async_trait]
+impl Wrap for Damaged {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn read_runs(&self, reads: Vec<RunRead>) -> windlass::Result<Vec<Option<RunView>>> {
+        let mut views = self.0.read_runs(reads).await?;
+        for view in views.iter_mut().flatten() {
+            view.run.damaged = Some("it has no kind".to_owned());
+        }
+        Ok(views)
+    }
+
+    async fn wait(&self, _: WaitFor) -> windlass::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_the_result_of_a_damaged_run_is_an_error() {
+    let store = windlass::open("memory://").unwrap();
+    let run = Client::new(Arc::clone(&store)).start(collects, 1).await.unwrap();
+    let client = Client::new(Arc::new(Wrapped(Damaged(store))));
+    let refused = client.run_by_id(run.id()).result_json(HANG_GUARD).await.unwrap_err();
+    assert!(matches!(refused, windlass::Error::Corrupt { .. }), "{refused}");
+    assert!(refused.to_string().contains("it has no kind"), "{refused}");
+}
+
+/// A wait that nothing ends looks every ten seconds, by the virtual clock.
 #[tokio::test]
 async fn waiting_for_a_result_does_not_poll() {
     let test = windlass::testing::TestBed::new();
@@ -313,7 +345,7 @@ async fn waiting_for_a_result_does_not_poll() {
     let reads = Arc::new(Wrapped(ReadsNoHistory(test.store(), Mutex::new(0))));
     let client = Client::new(Arc::<Wrapped<ReadsNoHistory>>::clone(&reads));
     assert!(client.run_by_id(run.id()).result_json(Duration::from_secs(100)).await.unwrap().is_none());
-    assert!(*reads.1.lock() <= 102, "{} reads", reads.1.lock());
+    assert!(*reads.1.lock() <= 12, "{} reads", reads.1.lock());
 }
 
 #[derive(Serialize, Deserialize, Job)]

@@ -49,7 +49,8 @@ impl Discard {
         };
         let found = find_discardable(&store, run, &which).await?;
         app.ui.confirm(format_args!("drop {}", described(&found)), self.yes)?;
-        let which = found.item.map_or(which, What::Item);
+        // What was shown, and nothing else.
+        let which = found.item.map(What::Item).or(found.record.map(What::Record)).unwrap_or(which);
         let StoredMessage { item, record, at, signal, id, text } = discard_message(&store, run, &which).await?;
         let answer = json!({
             "run": run, "item": item, "record": record, "at": at, "signal": signal, "message_id": id, "text": text,

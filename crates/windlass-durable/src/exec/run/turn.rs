@@ -4,7 +4,7 @@ use super::Run;
 use crate::exec::context::PollGuard;
 use crate::exec::steps::EndedStep;
 use crate::exec::turn::NextSegment;
-use crate::exec::{Item, Turn, lock};
+use crate::exec::{Item, ItemBody, Turn, lock};
 use crate::record::{End, Entry, Event, OpKind};
 use crate::stuck::Stuck;
 use std::task::Waker;
@@ -29,8 +29,11 @@ impl Run {
         if let Some(reason) = self.shared.queue.foreign() {
             return Err(Stuck::Foreign(reason));
         }
-        if !self.has_started && self.starts_at() <= self.clock(now) {
-            self.record_start(self.starts_at())?;
+        let starts_at = self.starts_at();
+        // The deadline may have passed before the next attempt: then the code starts as late.
+        let is_late = items.iter().any(|item| item.body == ItemBody::TimedOut && item.at <= starts_at);
+        if !self.has_started && starts_at <= self.clock(now) && !is_late {
+            self.record_start(starts_at)?;
         }
         let mut takes = Vec::new();
         for item in items {

@@ -82,7 +82,8 @@ pub(super) async fn send_steps<T>(
         let (mut args, mut bytes, mut cancels) = (0, 0, 0);
         // At least one goes, however large.
         while at < all.len() && checks.len() < PIECE && args < PIECE_ARGS && bytes < PIECE_BYTES {
-            cancels += step(all[at]).cancel.len();
+            let RunStep { cancel, cancel_unclaimed, .. } = step(all[at]);
+            cancels += cancel.len() + cancel_unclaimed.len();
             if cancels > PIECE_CANCELS && !checks.is_empty() {
                 break;
             }
