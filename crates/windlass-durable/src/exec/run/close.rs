@@ -70,11 +70,11 @@ impl State {
     /// A failed attempt is followed by another one, unless it was the last or the run is to end.
     fn retried(&mut self, end: End) -> End {
         let End::Failed(message) = end else { return end };
-        match self.journal.recorded_end() {
-            Some(retried @ End::Retried { .. }) => return retried.clone(),
-            Some(_) => return End::Failed(message),
-            None if self.is_ending() => return End::Failed(message),
-            None => {}
+        if let Some(retried @ End::Retried { .. }) = self.journal.recorded_end() {
+            return retried.clone();
+        }
+        if self.is_ending() {
+            return End::Failed(message);
         }
         let attempt = self.failed_attempts + 1;
         let random = mix(self.seed ^ u64::from(attempt));
