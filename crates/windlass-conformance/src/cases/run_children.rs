@@ -198,6 +198,7 @@ async fn a_step_that_creates_what_it_may_not_is_refused(ctx: Ctx) {
         NewRun { step: RunStep { messages: stops_parent, ..step(&[]) }, ..good.clone() },
         NewRun { step: RunStep { state: RunState::Terminated, ..step(&[]) }, ..good.clone() },
         NewRun { labels: many, ..good.clone() },
+        NewRun { messages: vec![RunMessage { id: Some("1".to_owned()), ..message(good.id, "x") }], ..good.clone() },
         NewRun { id: run, ..good.clone() },
     ];
     let fine = child_of(&ctx, run);

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use windlass::core::name::WorkerId;
-use windlass::core::store::{RunClaim, RunMessage, RunRead, Store};
+use windlass::core::store::{RunClaim, RunMessage, RunRead, RunsClaimed, Store, Wrap, Wrapped};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::record::{Entry, Record};
 use windlass::durable::{AnyWorkflow, Discard, Error, RunHandle, Signal, Wf, Workflow, typed, workflow};
@@ -171,6 +171,50 @@ async fn a_message_is_not_dropped_while_an_engine_holds_the_run() {
     assert!(refused.to_string().contains("held by an engine"), "{refused}");
     let after = run.describe().await.unwrap();
     assert_eq!((after.stuck, after.inbox_len, after.history_len), (before.stuck, before.inbox_len, before.history_len));
+}
+
+/// Before the run is claimed, another operator drops what the reason names, and an engine acts on it.
+struct DroppedMeanwhile {
+    store: Arc<dyn Store>,
+    is_over: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Wrap for DroppedMeanwhile {
+    fn inner(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    async fn claim_runs(&self, claim: RunClaim) -> windlass::Result<RunsClaimed> {
+        if !self.is_over.swap(true, Ordering::SeqCst) {
+            let other = Client::new(Arc::clone(&self.store)).run_by_id(claim.run.unwrap());
+            other.discard(&Discard::Unreadable).await.unwrap();
+            engine(&self.store, typed(waiting)).settle().await.unwrap();
+        }
+        self.store.claim_runs(claim).await
+    }
+}
+
+#[tokio::test]
+async fn what_has_changed_since_it_was_looked_at_is_left_alone() {
+    for (second, is_stuck) in [("no JSON", true), (r#"{"say":"cancel"}"#, false)] {
+        let test = TestBed::new();
+        let store = test.store();
+        let run = test.client().start(waiting, ()).await.unwrap();
+        for body in [r#"{"say":"dance"}"#, second] {
+            store.send_to_runs(vec![RunMessage::new(run.id(), body)]).await.unwrap().remove(0).unwrap();
+        }
+        engine(&store, typed(waiting)).settle().await.unwrap();
+        assert!(stuck(&run).await.starts_with("message 0 is not understood"));
+        let wrapped =
+            Arc::new(Wrapped(DroppedMeanwhile { store: Arc::clone(&store), is_over: AtomicBool::new(false) }));
+        let late = Client::new(wrapped).run_by_id(run.id());
+        let refused = late.discard(&Discard::Unreadable).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::RunRefused { .. }), "{refused}");
+        let now = run.describe().await.unwrap();
+        assert_eq!((now.stuck.is_some(), now.wake_at.is_some()), (is_stuck, is_stuck), "{now:?}");
+        assert_eq!(discarded(&store, &run).await.len(), 1);
+    }
 }
 
 /// Another form of the amount, as code of a later build expects it.

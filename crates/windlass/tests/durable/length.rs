@@ -50,16 +50,22 @@ async fn a_run_at_the_cap_is_stuck_and_goes_on_with_another_cap(on: Opened) {
     let advice = format!("at most 20 are allowed. `windlass runs resume {} --cap 40`", run.id());
     assert!(stuck.contains("its history has 20 records") && stuck.contains(&advice), "{stuck}");
     assert_eq!((seen.state, seen.history_len, seen.unread_messages), (RunState::Running, 20, 1));
+    assert_eq!(seen.wake_at.unwrap().ms_since(seen.changed_at), 3_600_000, "nothing but another cap helps");
     // Without another cap it is stuck again.
     run.resume().await.unwrap();
     first.settle().await.unwrap();
     assert!(on.view(&run).await.stuck.is_some());
-    // The cap of the run counts, in every process. Its record and the waiting signal are the first two.
+    // One below that of the worker does not count.
+    run.resume_with_cap(5).await.unwrap();
+    first.settle().await.unwrap();
+    let stuck = on.view(&run).await.stuck.unwrap();
+    assert!(stuck.contains("at most 20 are allowed"), "{stuck}");
+    // The cap of the run counts, in every process. Its record, that of the cap before, and the waiting signal are the first three.
     run.resume_with_cap(30).await.unwrap();
     first.settle().await.unwrap();
-    assert_eq!(on.view(&run).await.history_len, 22);
+    assert_eq!(on.view(&run).await.history_len, 23);
     let mut second = engine(&on);
-    assert_eq!(tick(&on, &mut second, &run).await, 9);
+    assert_eq!(tick(&on, &mut second, &run).await, 8);
     assert!(on.view(&run).await.stuck.unwrap().contains("at most 30 are allowed"));
     run.resume_with_cap(1_000).await.unwrap();
     first.settle().await.unwrap();

@@ -3,7 +3,7 @@
 use super::{Charge, Ship};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use windlass::core::store::{RunRead, Store};
+use windlass::core::store::{RunRead, RunView, Store, Wrap, Wrapped};
 use windlass::durable::record::OpKind;
 use windlass::durable::{Error, Replay, ReplayError, Signal, Stuck, Wf, typed, workflow};
 use windlass::runs::{Engine, RunExport};
@@ -29,6 +29,33 @@ async fn reviewed_wrongly(wf: Wf, order: u64) -> Result<String, Error> {
     let approve = wf.recv::<Approve>().await?;
     wf.call(Charge { order }).await?;
     Ok(approve.by)
+}
+
+/// A run whose history grows between two reads: the first one has its length without the last two records.
+struct Grows(Arc<dyn Store>);
+
+#[async_trait::async_trait]
+impl Wrap for Grows {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn read_runs(&self, reads: Vec<RunRead>) -> windlass::Result<Vec<Option<RunView>>> {
+        let mut views = self.0.read_runs(reads).await?;
+        for view in views.iter_mut().flatten() {
+            view.run.history_len -= 2;
+        }
+        Ok(views)
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_does_during_its_export_is_left_out() {
+    let store = windlass::open("memory://").unwrap();
+    let whole = exported(Arc::clone(&store)).await;
+    let grows = Wrapped(Grows(store));
+    let export = RunExport::read(&grows, whole.run.id).await.unwrap().expect("the run is there");
+    assert_eq!((export.history.len(), export.run.history_len), (whole.history.len() - 2, whole.run.history_len - 2));
 }
 
 /// A run that waits for its second call, with a message that it has not read.

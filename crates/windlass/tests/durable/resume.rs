@@ -9,7 +9,9 @@ use std::time::Duration;
 use windlass::core::id::RunId;
 use windlass::core::job::Due;
 use windlass::core::name::{Kind, WorkerId};
-use windlass::core::store::{Run, RunClaim, RunCommit, RunMessage, RunState, RunStep, Store, Wrap, Wrapped};
+use windlass::core::store::{
+    Run, RunClaim, RunCommit, RunList, RunMessage, RunPage, RunState, RunStep, Store, Wrap, Wrapped,
+};
 use windlass::core::time::HANG_GUARD;
 use windlass::durable::{Error, Wf, typed, workflow};
 use windlass::runs::Engine;
@@ -141,6 +143,51 @@ async fn a_run_that_has_ended_three_processes_is_resumed_under_another_build_alo
         assert_eq!(ended.is_some(), ends, "{:?}", run.describe().await.unwrap());
         worker.drain().await;
     }
+}
+
+/// Fails the first two calls of each kind.
+struct Unavailable(Arc<dyn Store>, AtomicU32, AtomicU32);
+
+fn fail_twice(count: &AtomicU32) -> windlass::Result<()> {
+    let is_failing = count.fetch_add(1, Ordering::SeqCst) < 2;
+    if is_failing { Err(windlass::Error::Unavailable { reason: "by plan".to_owned() }) } else { Ok(()) }
+}
+
+#[async_trait::async_trait]
+impl Wrap for Unavailable {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn list_runs(&self, list: RunList) -> windlass::Result<RunPage> {
+        fail_twice(&self.1)?;
+        self.0.list_runs(list).await
+    }
+
+    async fn send_to_runs(&self, messages: Vec<RunMessage>) -> windlass::Result<Vec<windlass::Result<()>>> {
+        fail_twice(&self.2)?;
+        self.0.send_to_runs(messages).await
+    }
+}
+
+/// Without another try, the run would be resumed by the second pass, after five minutes.
+#[tokio::test]
+async fn a_store_that_is_unavailable_when_a_worker_starts_is_waited_for() {
+    let test = TestBed::new();
+    let run = test.client().start(fixed, 7).await.unwrap();
+    for _ in 0..3 {
+        super::guards::claim_and_vanish(&test, "parcel@1").await;
+    }
+    let first = Worker::builder(test.store()).without_maintenance().workflow(fixed).build_id("a");
+    let first = super::support::Running::start(first);
+    assert!(run.result(Duration::from_secs(10)).await.unwrap().is_none());
+    assert!(run.describe().await.unwrap().stuck.is_some());
+    first.drain().await;
+    let store = Arc::new(Wrapped(Unavailable(test.store(), AtomicU32::new(0), AtomicU32::new(0))));
+    let second = Worker::builder(store).without_maintenance().workflow(fixed).build_id("b");
+    let second = super::support::Running::start(second);
+    assert_eq!(run.result(Duration::from_secs(60)).await.unwrap(), Some(Ok(7)));
+    second.drain().await;
 }
 
 #[workflow]

@@ -99,6 +99,10 @@ async fn runs_are_retried(store: Arc<dyn Store>) {
     running.drain().await;
     let wrong = client.start(lucky, 1).attempts(0).await.unwrap_err();
     assert!(wrong.to_string().contains("attempts"), "{wrong}");
+    let wrong = client.start(lucky, 1).attempts(1_001).await.unwrap_err();
+    assert!(matches!(wrong, windlass::Error::Limit { .. }), "{wrong}");
+    let wrong = client.start(lucky, 1).retry(RetryPolicy::ByKind).await.unwrap_err();
+    assert!(wrong.to_string().contains("only workers of jobs have"), "{wrong}");
 }
 
 fn memory() -> Arc<dyn Store> {
