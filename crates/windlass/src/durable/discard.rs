@@ -79,8 +79,10 @@ impl<W> RunHandle<W> {
         let lease = self.claim_for_discard(&before).await?;
         // What an engine has done meanwhile decides.
         let run = self.describe().await?;
-        let is_same = (&run.stuck, run.history_len) == (&before.stuck, before.history_len);
-        let again = if is_same { self.find(&run, which).await } else { Err(changed(run.id)) };
+        let again = match check(&run) {
+            Ok(()) => self.find(&run, which).await,
+            Err(error) => Err(error),
+        };
         let (step, taken) = match again {
             Ok(again) if again == found => (discarding(&found, self.client_now().await?), found.item),
             Ok(_) => (left_alone(&run), None),

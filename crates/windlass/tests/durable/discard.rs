@@ -173,10 +173,11 @@ async fn a_message_is_not_dropped_while_an_engine_holds_the_run() {
     assert_eq!((after.stuck, after.inbox_len, after.history_len), (before.stuck, before.inbox_len, before.history_len));
 }
 
-/// Before the run is claimed, another operator drops what the reason names, and an engine acts on it.
+/// Before the run is claimed, another operator drops what the reason names, and an engine acts on it, if it is there.
 struct DroppedMeanwhile {
     store: Arc<dyn Store>,
     is_over: AtomicBool,
+    has_engine: bool,
 }
 
 #[async_trait::async_trait]
@@ -189,7 +190,9 @@ impl Wrap for DroppedMeanwhile {
         if !self.is_over.swap(true, Ordering::SeqCst) {
             let other = Client::new(Arc::clone(&self.store)).run_by_id(claim.run.unwrap());
             other.discard(&Discard::Unreadable).await.unwrap();
-            engine(&self.store, typed(waiting)).settle().await.unwrap();
+            if self.has_engine {
+                engine(&self.store, typed(waiting)).settle().await.unwrap();
+            }
         }
         self.store.claim_runs(claim).await
     }
@@ -197,7 +200,12 @@ impl Wrap for DroppedMeanwhile {
 
 #[tokio::test]
 async fn what_has_changed_since_it_was_looked_at_is_left_alone() {
-    for (second, is_stuck) in [("no JSON", true), (r#"{"say":"cancel"}"#, false)] {
+    let cases = [
+        ("no JSON", Discard::Unreadable, true, true),
+        (r#"{"say":"cancel"}"#, Discard::Unreadable, true, false),
+        ("no JSON", Discard::Item(1), false, false),
+    ];
+    for (second, which, has_engine, is_stuck) in cases {
         let test = TestBed::new();
         let store = test.store();
         let run = test.client().start(waiting, ()).await.unwrap();
@@ -206,13 +214,16 @@ async fn what_has_changed_since_it_was_looked_at_is_left_alone() {
         }
         engine(&store, typed(waiting)).settle().await.unwrap();
         assert!(stuck(&run).await.starts_with("message 0 is not understood"));
-        let wrapped =
-            Arc::new(Wrapped(DroppedMeanwhile { store: Arc::clone(&store), is_over: AtomicBool::new(false) }));
+        let wrapped = Arc::new(Wrapped(DroppedMeanwhile {
+            store: Arc::clone(&store),
+            is_over: AtomicBool::new(false),
+            has_engine,
+        }));
         let late = Client::new(wrapped).run_by_id(run.id());
-        let refused = late.discard(&Discard::Unreadable).await.unwrap_err();
+        let refused = late.discard(&which).await.unwrap_err();
         assert!(matches!(&refused, StoreError::RunRefused { .. }), "{refused}");
         let now = run.describe().await.unwrap();
-        assert_eq!((now.stuck.is_some(), now.wake_at.is_some()), (is_stuck, is_stuck), "{now:?}");
+        assert_eq!((now.stuck.is_some(), now.wake_at.is_some()), (is_stuck, is_stuck || !has_engine), "{now:?}");
         assert_eq!(discarded(&store, &run).await.len(), 1);
     }
 }
