@@ -262,6 +262,9 @@ fn slow_runs_are_cancelled_terminated_and_listed_by_their_state() {
     assert_eq!(view["state"], "cancelled");
     assert_eq!(operations(&view, "cancel_request").len(), 1);
     scene.run(&["runs", "terminate", "b", "--reason", "a bad deploy"]).ok().shows(&["terminated"]);
+    shown_when(&scene, "b", |view| view["summary"] == "terminated: a bad deploy");
+    scene.run(&["runs", "show", "b"]).ok().shows(&["terminated: a bad deploy", "cancelled"]);
+    scene.run(&["explain", "b"]).ok().shows(&["it has ended as terminated: a bad deploy"]);
     let listed = scene.run(&["runs", "list", "--state", "terminated", "--json"]).ok().json();
     assert_eq!((listed.len(), &listed[0]["name"]), (1, &json!("b")));
     let listed = scene.run(&["runs", "list", "--label", "name=c", "--json"]).ok().json();
@@ -284,6 +287,8 @@ fn slow_a_stuck_run_says_why_keeps_its_messages_and_is_resumed_or_terminated() {
     assert_eq!((listed.len(), &listed[0]["name"]), (1, &json!("bad")));
     scene.run(&["runs", "signal", "bad", "approve"]).ok();
     assert_eq!(shown(&scene, "bad")["unread_messages"], 1);
+    scene.run(&["runs", "show", "bad"]).ok().shows(&["1 message: signal approve"]);
+    scene.run(&["doctor"]).ok().shows(&["1 run stuck, such as bad", "windlass runs list --stuck"]);
     scene.run(&["runs", "cancel", "bad"]).ok().shows(&["is stuck"]);
     // It may be open for a moment, until it is stuck again.
     let said = scene.run(&["runs", "resume", "bad"]);

@@ -12,7 +12,7 @@ use windlass::core::graph::Outcome;
 use windlass::core::id::{JobId, RunId};
 use windlass::core::job::State;
 use windlass::core::name::Label;
-use windlass::core::store::{Explanation, Reason, RunState, Store};
+use windlass::core::store::{Explanation, Reason, RunRead, RunState, Store};
 use windlass::core::time::Timestamp;
 use windlass::runs::{RunStatus, Runs};
 
@@ -99,10 +99,33 @@ impl JobExplanation {
 pub async fn explain_job(store: &dyn Store, id: JobId) -> Result<JobExplanation, OperateError> {
     let explanation = store.explain(id).await?;
     let now = store.now().await?;
-    let queue = store.get(vec![id]).await?.pop().flatten().map(|job| job.spec.queue.to_string());
-    let queue = queue.unwrap_or_default();
-    let (text, hint) = (sentence(&explanation, now), hint(&explanation, &queue));
+    let job = store.get(vec![id]).await?.pop().flatten();
+    let run = job.as_ref().and_then(|job| job.spec.run);
+    let queue = job.map(|job| job.spec.queue.to_string()).unwrap_or_default();
+    let (mut text, mut hint) = (sentence(&explanation, now), hint(&explanation, &queue));
+    if let Some(run) = run.filter(|_| explanation.state == State::Failed) {
+        let (note, command) = failed_in_run(store, run).await?;
+        text += &note;
+        hint = Some(command);
+    }
     Ok(JobExplanation { explanation, queue, text, hint })
+}
+
+/// What follows from the failure of a job of a run, and a command that shows more. Nothing reads the end of a job that is tried
+/// again by hand: its run has acted on the failure.
+async fn failed_in_run(store: &dyn Store, run: RunId) -> Result<(String, String), OperateError> {
+    let brief = store.read_runs(vec![RunRead::brief(run)]).await?.pop().flatten().map(|view| view.run);
+    let name =
+        brief.as_ref().filter(|run| !run.name.is_empty()).map(|run| format!(" `{}`", run.name)).unwrap_or_default();
+    let state = match brief {
+        Some(run) if run.state.is_terminal() => format!("has ended as {}", run.state.name()),
+        Some(_) => "has been told".to_owned(),
+        None => "was removed".to_owned(),
+    };
+    let note = format!(
+        "; it belongs to the run{name}, which {state}: another attempt would repeat its work, and change nothing for the run"
+    );
+    Ok((note, format!("windlass runs show {run}")))
 }
 
 /// The reason for a job's state, as a sentence.

@@ -162,7 +162,7 @@ pub async fn list_runs(store: &dyn Store, list: RunList) -> Result<RunPage, Oper
 /// The note of a run in a listing: its damage, why it is stuck, or its summary.
 pub fn listed_note(run: &Run) -> String {
     let damaged = run.damaged.as_ref().map(|why| format!("damaged: {why}"));
-    let stuck = || run.stuck.as_ref().map(|why| format!("stuck: {why}"));
+    let stuck = || run.stuck.as_ref().map(|why| format!("stuck: {}", why.lines().next().unwrap_or_default()));
     damaged.or_else(stuck).unwrap_or_else(|| run.summary.clone())
 }
 

@@ -383,7 +383,7 @@ async fn waiters_are_bounded(scene: &Scene, id: windlass_core::id::JobId) {
     timeout(HANG_GUARD, async {
         loop {
             let Value::BulkString(found) = scene.raw.command(&watched("HGET")).await.unwrap() else { panic!() };
-            let found = String::from_utf8(found.to_vec()).unwrap();
+            let found = String::from_utf8(found).unwrap();
             if !found.ends_with("gone255") {
                 assert_eq!(found.split(' ').count(), 256);
                 assert!(found.starts_with("gone1 "), "the oldest one was dropped");

@@ -123,6 +123,12 @@ impl<T> Call<T> {
         self.options(|options| options.attempts(attempts))
     }
 
+    /// Sets how often a worker may vanish during an attempt before the call fails; 1 by default. Such an attempt is repeated, and
+    /// does not count as one of [`attempts`](Self::attempts).
+    pub fn stalls(self, stalls: u32) -> Self {
+        self.options(|options| options.stalls(stalls))
+    }
+
     /// Sets how long to wait between attempts.
     pub fn retry(self, policy: RetryPolicy) -> Self {
         self.options(|options| options.retry(policy))

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use windlass::core::id::RunId;
-use windlass::core::store::{Run, RunRead, RunView, Store};
+use windlass::core::store::{InboxItem, Run, RunItem, RunRead, RunView, Store};
 use windlass::core::time::Timestamp;
 
 /// Records of a segment that are grouped into operations. Later ones are left out.
@@ -48,6 +48,8 @@ pub struct CodeRunView {
     pub result: Option<Box<RawValue>>,
     /// The values that the run publishes.
     pub published: BTreeMap<String, Option<Box<RawValue>>>,
+    /// The oldest messages that the code has not read, such as `signal approve`.
+    pub unread: Vec<String>,
     /// The operations of the present segment by kind and name: how many there are in which state.
     pub groups: Vec<OperationGroup>,
     /// The operations of the present segment, in the order of their first records.
@@ -108,6 +110,20 @@ pub(crate) fn check_is_code(run: &Run) -> Result<(), OperateError> {
     Err(OperateError::conflict(message).hint(format!("windlass runs show {id} shows what it is")))
 }
 
+/// Unread messages that are named.
+const UNREAD_MAX: usize = 20;
+
+/// What the messages of an inbox are: `signal approve`.
+fn unread(inbox: &[InboxItem]) -> Vec<String> {
+    let name = |item: &InboxItem| {
+        let RunItem::Message { body, .. } = &item.item else { return None };
+        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+        let words: Vec<&str> = ["say", "name"].iter().filter_map(|field| body.get(field)?.as_str()).collect();
+        Some(if words.is_empty() { format!("message {}", item.number) } else { words.join(" ") })
+    };
+    inbox.iter().filter_map(name).take(UNREAD_MAX).collect()
+}
+
 /// Reads a run as a listing shows it.
 pub async fn read_brief(store: &dyn Store, run: RunId) -> Result<Run, OperateError> {
     let view = store.read_runs(vec![RunRead::brief(run)]).await?.pop().flatten();
@@ -116,12 +132,22 @@ pub async fn read_brief(store: &dyn Store, run: RunId) -> Result<Run, OperateErr
 
 /// Reads a code run with its operations, their jobs and their children.
 pub async fn read_code_run(store: &dyn Store, run: RunId) -> Result<CodeRunView, OperateError> {
-    let read = RunRead { definition: true, input: true, published: true, result: true, ..RunRead::brief(run) };
+    let read = RunRead {
+        definition: true,
+        input: true,
+        published: true,
+        result: true,
+        inbox_from: Some(0),
+        ..RunRead::brief(run)
+    };
     let view = store.read_runs(vec![read]).await?.pop().flatten();
     let view = view.ok_or_else(|| OperateError::not_found(format!("there is no run {run}")))?;
     check_is_code(&view.run)?;
     let (mut operations, records_omitted) = read_operations(store, &view.run).await?;
     let now = store.now().await?;
+    if view.run.state.is_terminal() {
+        operations.iter_mut().for_each(|operation| operation.end_with_run(view.run.finished_at));
+    }
     lookup::add_jobs(store, &mut operations, now).await?;
     lookup::add_children(store, &mut operations).await?;
     assemble(view, operations, records_omitted)
@@ -143,7 +169,7 @@ async fn read_operations(store: &dyn Store, run: &Run) -> Result<(Vec<Operation>
 }
 
 fn assemble(view: RunView, operations: Vec<Operation>, records_omitted: u64) -> Result<CodeRunView, OperateError> {
-    let RunView { run, definition, input, published, result, .. } = view;
+    let RunView { run, definition, input, published, result, inbox, .. } = view;
     let timeout_ms = match definition {
         Some(definition) => windlass::durable::timeout_ms_of(&definition)?,
         None => None,
@@ -157,6 +183,7 @@ fn assemble(view: RunView, operations: Vec<Operation>, records_omitted: u64) -> 
         deadline: timeout_ms.map(|timeout| run.created_at.plus_ms(timeout)),
         result: result.as_ref().and_then(payload_json),
         published: published.into_iter().map(|(name, value)| (name, payload_json(&value))).collect(),
+        unread: if run.state.is_terminal() { Vec::new() } else { unread(&inbox) },
         groups: groups::groups_of(&operations),
         operations,
         operations_omitted: 0,

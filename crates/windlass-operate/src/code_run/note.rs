@@ -8,7 +8,7 @@ use crate::run_view::resume_hint;
 use crate::text::relative_time;
 use windlass::core::id::RunId;
 use windlass::core::job::State;
-use windlass::core::store::{Run, Store};
+use windlass::core::store::{Run, RunState, Store};
 use windlass::core::time::Timestamp;
 
 impl Operation {
@@ -121,9 +121,14 @@ pub(crate) async fn explain_code_run(store: &dyn Store, run: RunId) -> Result<Ru
 fn sentence(run: &Run) -> String {
     if let Some(stuck) = run.stuck.as_ref().filter(|_| !run.state.is_terminal()) {
         let hint = resume_hint(run).map(|hint| format!("; {hint}")).unwrap_or_default();
-        return format!("it is stuck: {stuck}{hint}");
+        let why: Vec<&str> = stuck.lines().map(str::trim).collect();
+        return format!("it is stuck: {}{hint}", why.join("; "));
     }
     match &run.error {
+        // Its summary has the reason, once a worker has cleaned up.
+        Some(_) if run.state == RunState::Terminated && run.summary.starts_with("terminated: ") => {
+            format!("it has ended as {}", run.summary)
+        }
         Some(error) => format!("it has ended as {}: {error}", run.state.name()),
         None if run.state.is_terminal() => format!("it has ended as {}", run.state.name()),
         None => run.summary.clone(),

@@ -228,6 +228,15 @@ impl Operation {
         }
     }
 
+    /// Calls and timers that were open when their run ended are cancelled with it.
+    pub(super) fn end_with_run(&mut self, at: Option<Timestamp>) {
+        let is_ended =
+            self.state == OperationState::Open && matches!(self.kind, OperationKind::Call | OperationKind::Timer);
+        if is_ended {
+            (self.state, self.ended_at) = (OperationState::Cancelled, at);
+        }
+    }
+
     /// How long it took, or takes until `now`. For calls from the last claim of the job, where the store still has it.
     pub fn duration_ms(&self, now: Timestamp) -> Option<u64> {
         if let Some(job) = &self.job {

@@ -3,6 +3,7 @@
 mod file;
 mod jobs;
 mod latency;
+mod runs;
 
 use crate::error::OperateError;
 use windlass::core::finding::{Finding, Severity};
@@ -27,6 +28,7 @@ pub async fn check_all(
     found(or_error("queues", jobs::queues(store).await))?;
     found(or_error("workers", jobs::workers(store).await))?;
     found(or_error("jobs", jobs::samples(store).await))?;
+    found(or_error("runs", runs::stuck(store).await))?;
     found(or_error("schedules", jobs::schedules(store, info).await))
 }
 

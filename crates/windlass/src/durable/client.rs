@@ -190,14 +190,19 @@ impl<W: Workflow> RunHandle<W> {
     where
         W::Output: DeserializeOwned,
     {
-        let Some(ended) = self.result_json(time).await? else { return Ok(None) };
-        let read = |json: Box<RawValue>| {
-            serde_json::from_str(json.get()).map_err(|error| Error::corrupt(format!("its result: {error}")))
+        let json = match self.result_json(time).await? {
+            None => return Ok(None),
+            Some(Err(failure)) => return Ok(Some(Err(failure))),
+            Some(Ok(json)) => json,
         };
-        Ok(Some(match ended {
-            Ok(json) => Ok(read(json)?),
-            Err(failure) => Err(failure),
-        }))
+        match serde_json::from_str(json.get()) {
+            Ok(output) => Ok(Some(Ok(output))),
+            Err(error) => {
+                let (kind, run) = (super::kind_of::<W>(), self.describe().await?.kind);
+                let why = format!("does not decode as the output of `{kind}`: {error}; the run is of the kind `{run}`");
+                Err(Error::invalid("result", why))
+            }
+        }
     }
 }
 

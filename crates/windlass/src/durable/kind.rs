@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use windlass_core::id::RunId;
 use windlass_core::name::Kind;
-use windlass_core::store::{ClaimedRun, InboxItem, RunItem, RunState, RunStep};
+use windlass_core::store::{ClaimedRun, InboxItem, RUN_TEXT_BYTES_MAX, RunItem, RunState, RunStep};
 use windlass_core::time::Timestamp;
 use windlass_core::{Error, Result};
 use windlass_durable::{
@@ -178,7 +178,15 @@ impl RunKind for CodeRuns {
     /// Cancels jobs and children, with a limit for each commit. As long as more are open, the terminate message stays in the inbox, so
     /// that the run is claimed again; records in the history say what is done.
     async fn clean_up(&self, state: &mut CodeState, turn: &mut Turn) -> Result<Vec<RunStep>> {
-        state.summary = "terminated".to_owned();
+        let reason = turn.claimed().inbox.iter().rev().find_map(|item| match &item.item {
+            RunItem::Message { body, .. } => match Message::parse(body) {
+                Ok(Message::Terminate { reason }) if !reason.is_empty() => Some(reason),
+                _ => None,
+            },
+            _ => None,
+        });
+        state.summary = reason.map_or_else(|| "terminated".to_owned(), |reason| format!("terminated: {reason}"));
+        state.summary.truncate(state.summary.floor_char_boundary(RUN_TEXT_BYTES_MAX));
         let commands = OpenWork::commands(state.first, &state.history);
         let (mut open, mut numbers) = (OpenWork::default(), Vec::new());
         for (number, request) in commands.iter().take(CLEANED_MAX) {

@@ -76,7 +76,8 @@ fn sheet(app: &App, view: &CodeRunView, now: Timestamp) -> Result<(), Failure> {
         field("input", short_json(input.get()))?;
     }
     if is_open && run.unread_messages > 0 {
-        field("unread", count(run.unread_messages, "message"))?;
+        let names = if view.unread.is_empty() { String::new() } else { format!(": {}", view.unread.join(", ")) };
+        field("unread", count(run.unread_messages, "message") + &printable(&names))?;
     }
     if let Some(stuck) = run.stuck.as_ref().filter(|_| is_open) {
         let mut lines = stuck.lines().map(printable);
@@ -94,6 +95,8 @@ fn sheet(app: &App, view: &CodeRunView, now: Timestamp) -> Result<(), Failure> {
         field("published", format!("{} = {}", printable(name), short_json(value)))?;
     }
     if let Some(error) = &run.error {
+        // The summary of a terminated run has the reason, once a worker has cleaned up.
+        let error = if run.summary.starts_with("terminated: ") { &run.summary } else { error };
         field("error", printable(error))?;
     }
     if let Some(result) = &view.result {

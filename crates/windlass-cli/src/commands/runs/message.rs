@@ -69,7 +69,10 @@ impl Resolve {
         resolve_promise(&store, &self.token, value).await?;
         let run = self.token.run;
         let token = self.token;
-        app.ui.result(&json!({ "run": run, "promise": token }), format_args!("{run} has the value"))
+        app.ui.result(
+            &json!({ "run": run, "promise": token }),
+            format_args!("{run} has the value, unless the promise had one already"),
+        )
     }
 }
 
