@@ -18,7 +18,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// Operations of [`Replayed::waits_for`].
 const PENDING_MAX: usize = 1_000;
 
-/// The exported history of a run, to be replayed. See [`RunExport`](crate::runs::RunExport).
+/// The exported history of a run, to be replayed. See [`RunExport`].
 ///
 /// Nothing outside of the code is touched: no job is enqueued, no local step is executed. Of a run that has continued as new, the
 /// present segment is replayed: the store does not keep the inputs of the others.
