@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use windlass::core::id::RunId;
-use windlass::core::store::RunRead;
+use windlass::core::store::{RunMessage, RunRead};
 use windlass::durable::{Error, Wf, workflow};
 use windlass::{Client, Worker};
 use windlass_bench::Line;
@@ -40,10 +40,12 @@ pub(super) async fn measure(common: &Common, stand: &Stand) -> Result<Line, Fail
         tokio::time::sleep(IDLE).await;
         let spent = meter.stop(1).map_err(unmeasured)?;
         let ended = Process::read()?;
+        terminate(stand, &runs).await?;
         super::durable::remove(stand, &runs).await?;
         let mb = |pages: u64| (pages * 4_096) as f64 / 1e6;
         let line = Line::new("durable", &stand.ground.kind).with("part", "sleepers").with("jobs", count);
         let line = line.with("process_mb", mb(ended.pages)).with("process_mb_more", mb(ended.pages) - mb(before.pages));
+        let line = line.with("mapped_files_mb", mb(ended.file_pages));
         let line = line.with("idle_cpu_ms_per_s", (ended.cpu_ms - begun.cpu_ms) as f64 / IDLE.as_secs_f64());
         Ok(match spent {
             Some(spent) => line.with("idle_commands_per_s", spent.commands / IDLE.as_secs_f64()),
@@ -99,10 +101,23 @@ async fn wait_until_they_sleep(stand: &Stand, runs: &[RunId]) -> Result<(), Fail
     Ok(())
 }
 
+/// Ends the runs, so that they can be removed.
+async fn terminate(stand: &Stand, runs: &[RunId]) -> Result<(), Failure> {
+    for some in runs.chunks(1_000) {
+        let message = |run: &RunId| RunMessage { terminates: true, ..RunMessage::new(*run, r#"{"say":"terminate"}"#) };
+        for answer in stand.ground.store.send_to_runs(some.iter().map(message).collect()).await? {
+            answer?;
+        }
+    }
+    Ok(())
+}
+
 /// What the kernel counts for this process.
 struct Process {
-    /// Pages of 4 KiB in memory.
+    /// Pages of 4 KiB in memory that are the process's own.
     pages: u64,
+    /// Pages of files that are mapped, which the kernel may drop.
+    file_pages: u64,
     /// Time of its threads, in steps of 10 ms.
     cpu_ms: u64,
 }
@@ -117,6 +132,7 @@ impl Process {
             field.ok_or_else(|| Failure::failed(format!("{path} cannot be read")))
         };
         let ticks = field("/proc/self/stat", 11)? + field("/proc/self/stat", 12)?;
-        Ok(Self { pages: field("/proc/self/statm", 1)?, cpu_ms: ticks * 10 })
+        let (resident, file_pages) = (field("/proc/self/statm", 1)?, field("/proc/self/statm", 2)?);
+        Ok(Self { pages: resident.saturating_sub(file_pages), file_pages, cpu_ms: ticks * 10 })
     }
 }
