@@ -18,6 +18,9 @@ struct Charge {
 }
 
 async fn charge(job: Charge) -> Result<u64, JobError> {
+    if job.order == 13 {
+        return Err(JobError::fatal("declined"));
+    }
     Ok(job.order * 10)
 }
 
@@ -357,6 +360,19 @@ fn messages_are_refused_where_nobody_can_read_them() {
     scene.run(&["runs", "terminate", "graph"]).ok().shows(&["terminated"]);
     assert_eq!(shown(&scene, "graph")["state"], "terminated");
     scene.run(&["runs", "tree", "graph"]).ok().shows(&["terminated"]);
+}
+
+#[test]
+fn a_failed_job_of_a_run_is_explained_without_advice_to_repeat_it() {
+    let scene = Scene::new();
+    let _worker = Working::start(&scene);
+    started(&scene, &["order", "13", "--id", "declined"]);
+    let view = shown_when(&scene, "declined", |view| view["state"] == "failed");
+    let job = operations(&view, "call")[0]["job_id"].as_str().unwrap().to_owned();
+    let explained = scene.run(&["explain", &job, "--json"]).ok().one();
+    let text = explained["text"].as_str().unwrap();
+    assert!(text.contains("declined") && text.contains("the run `declined`, which has ended as failed"), "{text}");
+    assert_eq!(explained["hint"], format!("windlass runs show {}", view["id"].as_str().unwrap()));
 }
 
 #[test]

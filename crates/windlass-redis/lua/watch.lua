@@ -3,8 +3,8 @@
 -- KEYS    all of the store, in the one order
 -- ARGV    clock, bell prefix, publish command; id, handle
 -- Answers `ended` when it has ended or is not there, else `waits`
--- Bounds  256 handles of each: a run may be open for months, and processes that have ended stay in the list. Whoever waits looks again by
---         itself from time to time, so the oldest one may be dropped
+-- Bounds  256 handles of each: a run may be open for months, and the handles of processes that have ended stay in the list. Processes
+--         that wait look again from time to time, so the oldest handle may be dropped
 
 local id, handle = E.arg(), E.arg()
 if match(id, '^r') then

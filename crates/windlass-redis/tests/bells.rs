@@ -373,7 +373,7 @@ fn the_dead_are_skipped() {
     });
 }
 
-/// Processes that have waited for a run and ended stay in the list of those who wait.
+/// The handle of a process that waited, and has ended since, stays in the list until the job or run ends.
 async fn waiters_are_bounded(scene: &Scene, id: windlass_core::id::JobId) {
     let watched = |command: &str| Command::new(command).arg(scene.key("watch")).arg(id.to_string());
     let handles: Vec<String> = (0..256).map(|n| format!("gone{n}")).collect();

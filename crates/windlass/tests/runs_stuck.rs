@@ -11,7 +11,9 @@ use support::{LONG, Running, memory};
 use windlass::core::graph::Outcome;
 use windlass::core::id::RunId;
 use windlass::core::job::Due;
-use windlass::core::store::{NewRun, RunCommit, RunCommitted, RunRead, RunState, RunStep, Store, Wrap, Wrapped};
+use windlass::core::store::{
+    NewRun, RunCommit, RunCommitted, RunRead, RunState, RunStep, RunView, Store, Wrap, Wrapped,
+};
 use windlass::graph::yaml;
 use windlass::runs::{Engine, NewGraphRun, Rerun, Runs};
 use windlass::{Ctx, Error, Job, State, Worker, WorkerBuilder};
@@ -172,6 +174,35 @@ async fn only_a_stuck_run_is_resumed() {
     let why = refusal(runs.resume(run).await);
     assert!(why.contains("has ended: cancelled") && why.contains("rerun"), "{why}");
     assert_eq!(runs.status(run).await.unwrap().unwrap().run.state, RunState::Cancelled, "it was left as it is");
+}
+
+/// Returns every run as stuck: what a caller has read that is late.
+struct Late(Arc<dyn Store>);
+
+#[async_trait::async_trait]
+impl Wrap for Late {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    async fn read_runs(&self, reads: Vec<RunRead>) -> windlass::Result<Vec<Option<RunView>>> {
+        let mut views = self.0.read_runs(reads).await?;
+        for view in views.iter_mut().flatten() {
+            (view.run.state, view.run.stuck) = (RunState::Running, Some("no room".to_owned()));
+        }
+        Ok(views)
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_since_it_was_read_as_stuck_is_not_opened() {
+    let (store, _) = memory();
+    let (runs, said) = (Runs::new(Arc::clone(&store)), Arc::new(Said::default()));
+    let run = stuck(&store, &said).await;
+    runs.cancel(run, "enough").await.unwrap();
+    let late = Runs::new(Arc::new(Wrapped(Late(Arc::clone(&store)))));
+    assert!(refusal(late.resume(run).await).contains("not stuck"));
+    assert_eq!(runs.status(run).await.unwrap().unwrap().run.state, RunState::Cancelled);
 }
 
 #[tokio::test]

@@ -106,8 +106,7 @@ impl<T: DeserializeOwned> Future for Promise<T> {
             Next::Done(Ok(_)) => {}
             Next::First(ctx) => {
                 if matches!(state.promises.get(&this.token), Some(None)) {
-                    let token = PromiseToken { run: shared.id, token: this.token };
-                    let mut op = this.leaf.new_op(&ctx, cx, Name::Owned(token.to_string()));
+                    let mut op = this.leaf.new_op(&ctx, cx, Name::Borrowed(""));
                     op.token = this.token;
                     let id = this.leaf.open(&mut state, op);
                     state.promise_ops.insert(this.token, id);

@@ -37,6 +37,14 @@ fn a_large_result_of_the_workflow_is_a_failure() {
 }
 
 #[test]
+fn a_call_may_set_how_many_workers_may_vanish() {
+    let mut calls = world(wf(|wf| async move { Ok(json!(wf.call(A(1)).stalls(7).await?)) }));
+    value(calls.go());
+    let Start::Job { spec, .. } = &calls.started[0].start else { panic!() };
+    assert_eq!(spec.stalls, 7);
+}
+
+#[test]
 fn requests_that_no_store_accepts_fail_without_a_record() {
     let workflow = wf(|wf| async move {
         let mut classes = Vec::new();

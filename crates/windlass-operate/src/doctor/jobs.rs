@@ -224,7 +224,7 @@ fn failures(queue: &QueueName, failed: &[JobSummary], total: u64) -> Vec<Finding
     let which = format!("--queue {} --state failed", shell_quoted(queue.as_str()));
     let say = |(error, number): (String, usize)| {
         Finding::warning("failed", format!("{} of `{queue}`{of}: {error}", count(number as u64, "failed job")))
-            .hint(format!("windlass jobs list {which}; when it is mended: windlass jobs retry {which} (not those of runs that have ended)"))
+            .hint(format!("windlass jobs list {which}; when it is mended: windlass jobs retry {which}"))
     };
     errors.into_iter().take(ERRORS_MAX).map(say).collect()
 }

@@ -35,8 +35,8 @@ function E.tell_end(r, result)
 end
 
 -- Puts a message into an inbox; answers why not. Flags: `i` takes the lease away, `r` opens the run again, `t` terminates it, `e<length>`
--- is only for a run that has ended with a history of this length, `k` only for one that is stuck, `s` is of a step, which a full inbox takes, too; and behind `#`
--- stands the id of the message.
+-- is only for a run that has ended with a history of this length, `k` only for one that is stuck, `s` is of a step, which a full inbox
+-- takes, too; and behind `#` stands the id of the message.
 function E.send_to_run(run, flags_and_id, body)
   local r = E.run(run)
   if not r then return 'missing' end

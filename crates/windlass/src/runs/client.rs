@@ -188,8 +188,11 @@ impl Runs {
             if let Some(why) = stuck.filter(|_| !state.is_terminal()) {
                 if !is_opened {
                     // It was stuck before the message came, which alone does not open it.
-                    self.say(Message::Resume.to(run)).await?;
-                    is_opened = true;
+                    match self.say(Message::Resume.to(run)).await {
+                        // It has been opened or has ended meanwhile: the next look says which.
+                        Ok(()) | Err(Error::RunRefused { .. }) => is_opened = true,
+                        Err(error) => return Err(error),
+                    }
                     continue;
                 }
                 let way = format!("`windlass runs remove {run}` removes it, and leaves its jobs alone");

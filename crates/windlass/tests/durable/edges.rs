@@ -169,6 +169,18 @@ async fn a_deadline_is_recorded_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_of_another_workflow_names_both() {
+    let (store, client) = store();
+    let running = support::Running::start(worker(&store).workflow(sleeps));
+    client.start(sleeps, ()).id("one").await.unwrap().result(HANG_GUARD).await.unwrap().unwrap().unwrap();
+    let wrong = client.run(stoppable, "one").result(HANG_GUARD).await.unwrap_err();
+    assert!(matches!(wrong, windlass::Error::Invalid { .. }), "{wrong}");
+    let text = wrong.to_string();
+    assert!(text.contains("`stoppable@1`") && text.contains("`sleeps@1`"), "{text}");
+    running.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_not_stuck_is_not_resumed() {
     let (store, client) = store();
     let running = support::Running::start(worker(&store).workflow(sleeps));

@@ -206,7 +206,7 @@ async fn a_workflow_without_an_end_runs_for_a_while() {
 #[tokio::test]
 async fn a_waiting_workflow_names_what_it_waits_for() {
     let run = WorkflowTest::new().mock_with(|_: AskForApproval, _| Ok(())).run_until_waiting(request, ()).await;
-    assert!(run.result.for_what[0].starts_with("promise `r0-"), "{:?}", run.result);
+    assert!(run.result.for_what[0].starts_with("promise at "), "{:?}", run.result);
 
     let test = WorkflowTest::new().mock_with(|_: AskForApproval, _| Ok(())).seed(7);
     let text = failure(test.run(request, ())).await;

@@ -33,13 +33,14 @@ pub(in super::super) enum Message {
 impl Message {
     pub(in super::super) fn to(&self, run: RunId) -> RunMessage {
         let body = serde_json::to_string(self).unwrap_or_default();
-        let (interrupts, reopens) = match self {
+        let message = RunMessage::new(run, body);
+        match self {
             // A decision that is being made must not start anything after the message is acknowledged.
-            Self::Cancel { .. } => (true, false),
-            Self::Rerun { .. } | Self::Resume => (false, true),
-            Self::CheckJobs => (false, false),
-        };
-        RunMessage { interrupts, reopens, ..RunMessage::new(run, body) }
+            Self::Cancel { .. } => RunMessage { interrupts: true, ..message },
+            Self::Rerun { .. } => RunMessage { reopens: true, ..message },
+            Self::Resume => RunMessage { reopens: true, only_if_stuck: true, ..message },
+            Self::CheckJobs => message,
+        }
     }
 }
 
