@@ -48,8 +48,8 @@ fn slow_the_removal_of_runs_is_bounded_by_work() {
     }
 }
 
-/// Runs with so many ready jobs each, and the commits that cancel all of these.
-async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec<RunCommit> {
+/// Runs with so many ready jobs each, and the commits that cancel all of these, or all that no worker has claimed.
+async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize, is_unclaimed: bool) -> Vec<RunCommit> {
     let mut commits = Vec::new();
     for id in (1..=count).map(|n| RunId::from_parts(0, n)) {
         let jobs: Vec<NewJob> = (0..jobs).map(|_| job_with(|spec| spec.run = Some(id))).collect();
@@ -59,7 +59,10 @@ async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec
         let claim =
             RunClaim { run: Some(id), lease_ms: 60_000, ..RunClaim::new(engine, vec![Kind::new("graph").unwrap()]) };
         let lease = store.claim_runs(claim).await.unwrap().runs.remove(0).lease;
-        let step = RunStep { cancel, ..RunStep::nothing() };
+        let step = match is_unclaimed {
+            false => RunStep { cancel, ..RunStep::nothing() },
+            true => RunStep { cancel_unclaimed: cancel, ..RunStep::nothing() },
+        };
         commits.push(RunCommit::new(lease, 0, step));
     }
     commits
@@ -68,14 +71,16 @@ async fn cancelling_commits(store: &RedisStore, count: u128, jobs: usize) -> Vec
 /// An engine cancels up to 500 jobs in a step, and commits the steps of many runs in one call.
 #[test]
 fn commits_that_cancel_many_jobs_are_bounded_by_work() {
-    let set = Counted::new();
-    block(async {
-        let commits = cancelling_commits(&set.store, 20, 100).await;
-        for answer in set.store.commit_runs(commits).await.unwrap() {
-            answer.unwrap();
-        }
-        assert_eq!(set.store.queues().await.unwrap()[0].counts.cancelled, 2_000);
-    });
+    for is_unclaimed in [false, true] {
+        let set = Counted::new();
+        block(async {
+            let commits = cancelling_commits(&set.store, 20, 100, is_unclaimed).await;
+            for answer in set.store.commit_runs(commits).await.unwrap() {
+                answer.unwrap();
+            }
+            assert_eq!(set.store.queues().await.unwrap()[0].counts.cancelled, 2_000);
+        });
+    }
 }
 
 /// Creates runs, claims them, and sends so many messages of so many bytes to each; the renewals that return these.
